@@ -5,15 +5,19 @@
 //   UNIT 0  one element, anywhere
 //   UNIT 1  a 16-byte word of consecutive elements of a row
 //   UNIT 2  a 16-byte word of elements of as many rows, which lie side by side: a group of ROWS rows
-// Steps, and the last size of the kept (UNIT 2) or the reduced dimensions (UNIT 1), are in units; p.groups counts groups.
+//   UNIT 3  a 16-byte word of memory in which consecutive elements of a row lie, which starts anywhere: the first and the last
+//           one may hold others' elements, which take no part. The rows of X and Y start at the same place of a word.
+// Steps, and the last size of the kept (UNIT 2) or the reduced dimensions (UNIT 1), are in units; those of the kept ones with
+// UNIT 3 in elements, and p.row_elements is how many a row has. p.groups counts groups.
 //
 // LANES invocations share a group of rows, COLUMNS groups are neighbours: a workgroup's invocations are numbered with the
 // column fastest, then the lane. COLUMNS is 1 where rows are contiguous and neighbours read along them; it is more where rows
 // lie side by side and neighbours read across them. Lane i has units i, i + LANES, i + 2 LANES... of a tile, UNITS of each lane.
 //
 // Constants: LOCAL_SIZE_X, LANES, COLUMNS, UNITS (all powers of two), ROW_RUNS (1 where a row has more than one dimension),
-// MERGED (entries of shared memory: those of all rows for each subgroup, or for each run of COLUMNS where that is longer), and
-// those of normalizer.glsl.
+// MERGED (entries of shared memory: those of all rows for each subgroup, or for each run of COLUMNS where that is longer),
+// PACKED (1 where a tile is held as it lies in memory, which takes half of the registers for float16 with UNIT 1 and 3 and
+// measures each element a second time), and those of normalizer.glsl. UNITS may be any number where a tile is a whole row.
 // Bindings: X read, Y written; both may be the same bytes.
 
 #ifndef DMLVK_ROW_TILES_GLSL
@@ -43,7 +47,15 @@ layout(set = 0, binding = BINDING_Y, std430) writeonly buffer Y { uvec4 y_units[
 #endif
 // The row of its group, and the place in its row, that an element of a unit has.
 #define ROW_OF(element) (ROWS == 1 ? 0 : (element))
+#if UNIT == 3
+uint shift; // elements of the first word before the row
+#define PLACE_OF(unit, element) ((unit) * UNIT_ELEMENTS + (element) - shift)
+#define IS_OWN(unit, element) (PLACE_OF(unit, element) < p.row_elements)
+layout(set = 0, binding = BINDING_Y, std430) writeonly buffer YElements { T y_elements[]; };
+#else
 #define PLACE_OF(unit, element) (ROWS == 1 ? (unit) * UNIT_ELEMENTS + (element) : (unit))
+#define IS_OWN(unit, element) true
+#endif
 
 #define TILE (LANES * UNITS)
 #define TEAM (LANES * COLUMNS) // neighbouring invocations that merge with each other
@@ -59,12 +71,22 @@ uint x_start;
 uint y_start;
 
 void find_group(uint group) {
+#if UNIT == 3
+    x_start = 0;
+    y_start = 0;
+#else
     x_start = BYTE_OFFSET_X / UNIT_BYTES;
     y_start = BYTE_OFFSET_Y / UNIT_BYTES;
+#endif
 #define ADD_KEPT(dimension, coordinate)                 \
     x_start += (coordinate) * p.kept_x[dimension];      \
     y_start += (coordinate) * p.kept_y[dimension];
     FOR_EACH_COORDINATE_FAST(group, p.kept_rank, p.kept_sizes, p.kept_divisors, ADD_KEPT)
+#if UNIT == 3
+    shift = x_start % UNIT_ELEMENTS;
+    x_start = BYTE_OFFSET_X / UNIT_BYTES + x_start / UNIT_ELEMENTS;
+    y_start = BYTE_OFFSET_Y / UNIT_BYTES + y_start / UNIT_ELEMENTS;
+#endif
 }
 
 // Where a unit of the row lies, from its start: in x and y.
@@ -79,28 +101,59 @@ uvec2 unit_at(uint unit) {
     return at;
 }
 
-// A tile: UNITS units of each lane.
-float held[UNITS][UNIT_ELEMENTS];
+// The last unit in which the row has an element.
+uint last_unit() {
+#if UNIT == 3
+    return (shift + p.row_elements - 1u) / UNIT_ELEMENTS;
+#else
+    return p.row_units - 1u;
+#endif
+}
+
+// A tile: UNITS units of each lane, in `held` or, with PACKED, in `words`; taken(i) is then where the elements of one are.
+#if defined(T_IS_FLOAT16) && (UNIT == 1 || UNIT == 3)
+#define IS_PACKED (PACKED != 0)
+#else
+#define IS_PACKED false
+#endif
+float held[IS_PACKED ? 1 : UNITS][UNIT_ELEMENTS];
+#if UNIT != 0
+uvec4 words[IS_PACKED ? UNITS : 1];
+#endif
+
+uint taken(uint i) {
+#if UNIT != 0
+    if (IS_PACKED) {
+        unpack_word(words[i], held[0]);
+        return 0;
+    }
+#endif
+    return i;
+}
 
 uint held_unit(uint first, uint i) { return first + i * LANES + lane(); }
 
-void load_tile(uint first) {
-#if UNIT != 0 && defined(T_IS_FLOAT16)
-    // Past the row's end its last unit is read: without a branch all loads are under way before the first is unpacked. (A
-    // float32 word needs no unpacking, and words beside their elements would take registers that spill.)
-    uvec4 words[UNITS];
-    [[unroll]] for (uint i = 0; i < UNITS; ++i)
-        words[i] = x_units[x_start + unit_at(min(held_unit(first, i), p.row_units - 1u)).x];
-    [[unroll]] for (uint i = 0; i < UNITS; ++i) {
-        unpack_word(words[i], held[i]);
-        if (held_unit(first, i) < p.row_units) continue;
-        [[unroll]] for (int j = 0; j < UNIT_ELEMENTS; ++j) held[i][j] = nothing();
-    }
+// Makes what is held in place `at` nothing where it is no element of the row: past its end or, with UNIT 3, before its start.
+void clear_others(uint unit, uint at) {
+#if UNIT == 3
+    if (unit > 0 && unit < last_unit()) return;
+    [[unroll]] for (int j = 0; j < UNIT_ELEMENTS; ++j)
+        if (!IS_OWN(unit, j)) held[at][j] = nothing();
 #else
+    if (unit < p.row_units) return;
+    [[unroll]] for (int j = 0; j < UNIT_ELEMENTS; ++j) held[at][j] = nothing();
+#endif
+}
+
+// Words past the row's end are its last one again: without a branch all loads are under way before the first is waited for. Not
+// so single elements, and words of float32 side by side, of which there may be so many that they spill.
+void load_tile(uint first) {
+    const uint last = last_unit();
+#if UNIT == 0 || (UNIT == 2 && !defined(T_IS_FLOAT16))
     [[unroll]] for (uint i = 0; i < UNITS; ++i) {
         const uint unit = held_unit(first, i);
         [[unroll]] for (int j = 0; j < UNIT_ELEMENTS; ++j) held[i][j] = nothing();
-        if (unit < p.row_units) {
+        if (unit <= last) {
             const uint at = x_start + unit_at(unit).x;
 #if UNIT == 0
             held[i][0] = float(x_units[at]);
@@ -109,7 +162,33 @@ void load_tile(uint first) {
 #endif
         }
     }
+    return;
+#elif defined(T_IS_FLOAT16)
+    uvec4 loaded[IS_PACKED ? 1 : UNITS];
+    [[unroll]] for (uint i = 0; i < UNITS; ++i) {
+        const uvec4 word = x_units[x_start + unit_at(min(held_unit(first, i), last)).x];
+        if (IS_PACKED) words[i] = word;
+        else loaded[i] = word;
+    }
+    [[unroll]] for (uint i = 0; i < UNITS; ++i)
+        if (!IS_PACKED) unpack_word(loaded[i], held[i]);
+#else
+    // A word needs no unpacking, and words beside their elements would take registers that spill.
+    [[unroll]] for (uint i = 0; i < UNITS; ++i)
+        unpack_word(x_units[x_start + unit_at(min(held_unit(first, i), last)).x], held[i]);
 #endif
+    [[unroll]] for (uint i = 0; i < UNITS; ++i) {
+        const uint unit = held_unit(first, i);
+        if (!IS_PACKED) {
+            clear_others(unit, i);
+        } else if (unit >= last || unit == 0) {
+#if UNIT != 0
+            unpack_word(words[i], held[0]);
+            clear_others(unit, 0);
+            words[i] = pack_word(held[0]);
+#endif
+        }
+    }
 }
 
 // Whether any lane has a unit of the row in this place, so that others need not compute with nothing.
@@ -125,17 +204,18 @@ void raise_peaks(uint first, inout Summary rows[ROWS]) {
     }
     [[unroll]] for (uint i = 0; i < UNITS; ++i) {
         if (!in_row(first, i)) continue;
+        const uint at = taken(i);
         [[unroll]] for (int j = 0; j < UNIT_ELEMENTS; ++j) {
             const int r = ROW_OF(j);
-            if (IS_LP || IS_HARDMAX) peaks[r] = max(peaks[r], peak_of(held[i][j]));
-            else largest[r] = max(largest[r], held[i][j]);
+            if (IS_LP || IS_HARDMAX) peaks[r] = max(peaks[r], peak_of(held[at][j]));
+            else largest[r] = max(largest[r], held[at][j]);
         }
     }
     [[unroll]] for (int r = 0; r < ROWS; ++r)
         rows[r] = rescaled(rows[r], IS_LP || IS_HARDMAX ? peaks[r] : max(peaks[r], order_up(largest[r])));
 }
 
-// Adds a tile to what is known of its rows, whose peaks it does not exceed. Leaves it measured.
+// Adds a tile to what is known of its rows, whose peaks it does not exceed. Leaves it measured, unless it is packed.
 void add_tile(uint first, inout Summary rows[ROWS]) {
     Scale scales[ROWS];
     vec2 sums[ROWS];
@@ -145,10 +225,11 @@ void add_tile(uint first, inout Summary rows[ROWS]) {
     }
     [[unroll]] for (uint i = 0; i < UNITS; ++i) {
         if (!in_row(first, i)) continue;
+        const uint at = taken(i);
         [[unroll]] for (int j = 0; j < UNIT_ELEMENTS; ++j) {
             const int r = ROW_OF(j);
-            if (!IS_HARDMAX) sums[r] += measure(held[i][j], scales[r]);
-            else if (peak_of(held[i][j]) == rows[r].peak)
+            if (!IS_HARDMAX) sums[r] += measure(held[at][j], scales[r]);
+            else if (peak_of(held[at][j]) == rows[r].peak && IS_OWN(held_unit(first, i), j))
                 rows[r].first = max(rows[r].first, int(~PLACE_OF(held_unit(first, i), j)));
         }
     }
@@ -157,6 +238,7 @@ void add_tile(uint first, inout Summary rows[ROWS]) {
 
 // Measures a loaded tile, where that has not been done yet.
 void measure_tile(uint first, Result results[ROWS]) {
+    if (IS_PACKED) return;
     [[unroll]] for (uint i = 0; i < UNITS; ++i) {
         if (!in_row(first, i)) continue;
         [[unroll]] for (int j = 0; j < UNIT_ELEMENTS; ++j) measure(held[i][j], results[ROW_OF(j)].scale);
@@ -164,18 +246,28 @@ void measure_tile(uint first, Result results[ROWS]) {
 }
 
 void store_tile(uint first, Result results[ROWS]) {
+    const uint last = last_unit();
     [[unroll]] for (uint i = 0; i < UNITS; ++i) {
         const uint unit = held_unit(first, i);
-        if (unit < p.row_units) {
-            const uint at = y_start + unit_at(unit).y;
-            [[unroll]] for (int j = 0; j < UNIT_ELEMENTS; ++j)
-                held[i][j] = finished(held[i][j], PLACE_OF(unit, j), results[ROW_OF(j)]);
+        if (unit > last) continue;
+        const uint own = taken(i);
+        if (IS_PACKED)
+            [[unroll]] for (int j = 0; j < UNIT_ELEMENTS; ++j) measure(held[own][j], results[ROW_OF(j)].scale);
+        const uint at = y_start + unit_at(unit).y;
+        [[unroll]] for (int j = 0; j < UNIT_ELEMENTS; ++j)
+            held[own][j] = finished(held[own][j], PLACE_OF(unit, j), results[ROW_OF(j)]);
 #if UNIT == 0
-            y_units[at] = T(held[i][0]);
+        y_units[at] = T(held[own][0]);
 #else
-            y_units[at] = pack_word(held[i]);
-#endif
+#if UNIT == 3
+        if (unit == 0 || unit == last) {
+            [[unroll]] for (int j = 0; j < UNIT_ELEMENTS; ++j)
+                if (IS_OWN(unit, j)) y_elements[at * UNIT_ELEMENTS + j] = T(held[own][j]);
+            continue;
         }
+#endif
+        y_units[at] = pack_word(held[own]);
+#endif
     }
 }
 

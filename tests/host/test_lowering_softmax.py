@@ -12,7 +12,7 @@ from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.registry import LOWERINGS
 from dmlvk.kernels.common.rule import choose
 from dmlvk.kernels.lowering import lower, newest, possible_rules
-from dmlvk.kernels.softmax.rules import SOFTMAX, SoftmaxProblem, SoftmaxUnit
+from dmlvk.kernels.softmax.rules import SOFTMAX, SOFTMAX_HELD_ALONE, SoftmaxProblem, SoftmaxUnit
 from dmlvk.spec import ops
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.tensor import TensorDesc
@@ -21,7 +21,7 @@ FLOAT32, FLOAT16 = TensorDataType.FLOAT32, TensorDataType.FLOAT16
 GPU = Capabilities(workgroup_invocations=1024, shared_memory_bytes=49152, storage_buffer_bytes=2**32 - 1)
 CPU = Capabilities(workgroup_invocations=1024, minimum_subgroup_size=8, is_cpu=True)
 LEAST = Capabilities()
-ELEMENT, ALONG, ACROSS = SoftmaxUnit
+ELEMENT, ALONG, ACROSS, ANYWHERE = SoftmaxUnit
 
 
 def softmax(sizes: tuple[int, ...], axes: tuple[int, ...], data_type: TensorDataType = FLOAT32) -> Any:
@@ -50,11 +50,18 @@ def test_older_rows_become_the_newest() -> None:
     [
         (softmax((64, 1024), (1,)), "whole", ALONG, 4),
         (softmax((64, 1024), (1,), FLOAT16), "whole", ALONG, 8),
-        (softmax((64, 1023), (1,)), "whole", ELEMENT, 1),
+        (softmax((64, 1023), (1,)), "whole", ANYWHERE, 4),
+        (softmax((64, 1023), (1,), FLOAT16), "whole", ANYWHERE, 8),
+        (softmax((64, 95), (1,)), "whole", ELEMENT, 1),
+        (softmax((64, 31, 33), (1, 2)), "whole", ANYWHERE, 4),
+        (softmax((2000, 50257), (1,)), "whole", ANYWHERE, 4),
+        (softmax((2000, 90001), (1,), FLOAT16), "whole", ANYWHERE, 8),
+        (softmax((2, 50257), (1,)), "split", ANYWHERE, 4),
+        (softmax((2000, 60000), (1,)), "looped", ALONG, 4),
         (softmax((2, 21, 64, 64), (1,)), "whole", ACROSS, 4),
         (softmax((2, 21, 7, 7), (1,)), "whole", ELEMENT, 1),
         (softmax((3, 8, 40), ()), "whole", ACROSS, 4),
-        (softmax((2, 200001), (1,)), "split", ELEMENT, 1),
+        (softmax((2, 200001), (1,)), "split", ANYWHERE, 4),
         (softmax((2000, 200000), (1,)), "looped", ALONG, 4),
         (softmax((8192, 16384), (0,)), "looped", ACROSS, 4),
         (softmax((200000, 64), (0,)), "split", ACROSS, 4),
@@ -66,10 +73,18 @@ def test_rules(desc: Any, rule: str, unit: SoftmaxUnit, elements: int) -> None:
     assert (problem.unit, problem.unit_elements) == (unit, elements)
 
 
+@pytest.mark.parametrize(("x", "y", "unit"), [(1003, 1007, ANYWHERE), (1003, 1006, ELEMENT), (1004, 1008, ELEMENT)])
+def test_rows_start_at_the_same_place_of_a_word_in_both_tensors(x: int, y: int, unit: SoftmaxUnit) -> None:
+    steps = 2 if unit is ELEMENT and x == 1004 else 1
+    tensors = (TensorDesc(FLOAT32, (9, 301), (step * steps, steps)) for step in (x, y))
+    desc = ops.ActivationSoftmax1(**dict(zip(("input_tensor", "output_tensor"), tensors, strict=True)), axes=(1,))
+    assert problem_of(desc).unit is unit
+
+
 @pytest.mark.parametrize("caps", [GPU, CPU, LEAST], ids=["GPU", "CPU", "least"])
 def test_workgroups_cover_rows_on_every_device(caps: Capabilities) -> None:
     caps = dataclasses.replace(caps, features=caps.features | {"storage16"})
-    for size in (1, 7, 16, 17, 255, 1000, 4096, 9001, 32768):
+    for size in (1, 7, 16, 17, 255, 1000, 4096, 9001, 32768, 50257):
         for desc in (softmax((3, size), (1,)), softmax((2, size, 37), (1,)), softmax((size, 64), (0,), FLOAT16)):
             problem = problem_of(desc)
             for rule in possible_rules(desc, caps):
@@ -81,7 +96,9 @@ def test_workgroups_cover_rows_on_every_device(caps: Capabilities) -> None:
                     assert math.prod(dispatch.grid) * (local // lanes) >= problem.groups
                     if rule == "whole":
                         assert lanes * constants["UNITS"] >= problem.row_units
-                        assert constants["UNITS"] <= problem.units_held
+                        registers = constants["UNITS"] * problem.unit_elements // (1 + constants.get("PACKED", 0))
+                        alone = lanes == local == 1024 and not problem.side_by_side
+                        assert constants["UNITS"] <= problem.units_held or (alone and registers <= SOFTMAX_HELD_ALONE)
 
 
 def test_split_rows_keep_to_the_temporary_memory() -> None:

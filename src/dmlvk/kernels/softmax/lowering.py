@@ -12,7 +12,7 @@ from dmlvk.kernels.common.parts import placed
 from dmlvk.kernels.common.plan import Dispatch, Launch, Plan, Range, Source, input_range, output_range
 from dmlvk.kernels.common.registry import register, subgroup_features
 from dmlvk.kernels.common.shapes import WORD_BITS, Coalesced, coalesce, divisors, linear_grid, power_of_two
-from dmlvk.kernels.softmax.rules import SOFTMAX, SOFTMAX_HELD, SoftmaxProblem, SoftmaxUnit
+from dmlvk.kernels.softmax.rules import LEAST_ANYWHERE, SOFTMAX, SOFTMAX_HELD, SoftmaxProblem, SoftmaxUnit
 from dmlvk.spec import ops
 from dmlvk.spec.tensor import TensorDesc, element_bits
 
@@ -25,12 +25,15 @@ _MOST_CHUNKS = 1024
 
 class _Shape(NamedTuple):
     """The division of rows among workgroups: ``columns`` neighbouring groups of rows, ``lanes`` invocations for each of
-    these groups, ``units`` held by each of them at a time; powers of two, so that many row lengths share a pipeline."""
+    these groups, ``units`` held by each of them at a time; powers of two, so that many row lengths share a pipeline, but for
+    the units of rows that have a processor each, of which there are none to spare. ``packed``: units are held as they lie in
+    memory."""
 
     invocations: int
     lanes: int
     columns: int
     units: int
+    packed: bool = False
 
     @property
     def tile(self) -> int:
@@ -55,14 +58,19 @@ def _problem(desc: _Normalizer) -> SoftmaxProblem:
     side_by_side = kept.sizes != (1,) and (row.sizes == (1,) or kept.strides[1][-1] < min(row.strides[1]))
     if side_by_side:
         unit = SoftmaxUnit.WORD_OF_ROWS if _whole_words(kept, row, word) else SoftmaxUnit.ELEMENT
+    elif _whole_words(row, kept, word):
+        unit = SoftmaxUnit.WORD_OF_A_ROW
     else:
-        unit = SoftmaxUnit.WORD_OF_A_ROW if _whole_words(row, kept, word) else SoftmaxUnit.ELEMENT
+        unit = SoftmaxUnit.WORD_ANYWHERE if _words_anywhere(row, kept, word) else SoftmaxUnit.ELEMENT
+    elements = math.prod(row.sizes)
+    units = {SoftmaxUnit.WORD_OF_A_ROW: elements // word, SoftmaxUnit.WORD_ANYWHERE: (elements + 2 * word - 2) // word}
     return SoftmaxProblem(
         side_by_side=side_by_side,
         unit=unit,
         unit_elements=1 if unit is SoftmaxUnit.ELEMENT else word,
         groups=math.prod(kept.sizes) // (word if unit is SoftmaxUnit.WORD_OF_ROWS else 1),
-        row_units=math.prod(row.sizes) // (word if unit is SoftmaxUnit.WORD_OF_A_ROW else 1),
+        row_units=units.get(unit, elements),
+        row_elements=elements,
         kept=kept,
         row=row,
     )
@@ -79,9 +87,22 @@ def _whole_words(inner: Coalesced, outer: Coalesced, word: int) -> bool:
     )
 
 
+def _words_anywhere(row: Coalesced, kept: Coalesced, word: int) -> bool:
+    """Whether rows are contiguous and long, and each starts at the same place of a word in both tensors."""
+    return (
+        len(row.sizes) == 1
+        and all(steps == (1,) for steps in row.strides)
+        and row.sizes[0] >= LEAST_ANYWHERE * word
+        and all((x - y) % word == 0 for size, x, y in zip(kept.sizes, *kept.strides, strict=True) if size > 1)
+    )
+
+
 def _shape(problem: SoftmaxProblem, caps: Capabilities, *, whole: bool) -> _Shape:
     """Every number of the schedules: how a group of rows and its neighbours are shared out."""
     most = problem.most_invocations(caps)
+    if whole and not problem.is_short(caps):
+        units = -(-problem.row_units // most)
+        return _Shape(most, most, 1, units, packed=problem.may_be_packed)
     if caps.is_cpu:
         return _cpu_shape(problem, most, whole=whole)
     units = problem.units_held if whole else max(SOFTMAX_HELD // 2 // problem.unit_elements, 1)
@@ -89,7 +110,7 @@ def _shape(problem: SoftmaxProblem, caps: Capabilities, *, whole: bool) -> _Shap
     if not problem.side_by_side:
         # Neighbours read whole lines of 128 bytes before each of them reads more.
         line = min(power_of_two(-(-problem.row_units // 4)), 32)
-        if problem.unit is SoftmaxUnit.WORD_OF_A_ROW:
+        if problem.unit is not SoftmaxUnit.ELEMENT:
             line = min(power_of_two(problem.row_units), 8)
         columns = 1
         lanes = min(max(lanes, line), most if whole else min(most, 256))
@@ -135,14 +156,16 @@ def _dispatch(
 ) -> Dispatch:
     """A dispatch of one of the kernels, with what it has beyond the others."""
     kept, row, unit = problem.kept, problem.row, problem.unit_elements
-    along_row = problem.unit is SoftmaxUnit.WORD_OF_A_ROW
+    along_row = problem.unit in (SoftmaxUnit.WORD_OF_A_ROW, SoftmaxUnit.WORD_ANYWHERE)
     across = problem.unit is SoftmaxUnit.WORD_OF_ROWS
 
     def in_units(sizes: tuple[int, ...], *, inner: bool) -> tuple[int, ...]:
         return (*sizes[:-1], sizes[-1] // unit) if inner else sizes
 
     def steps(strides: tuple[int, ...], *, inner: bool) -> tuple[int, ...]:
-        """The dimension that units are made of counts them itself."""
+        """The dimension that units are made of counts them itself, and words that start anywhere count in elements."""
+        if problem.unit is SoftmaxUnit.WORD_ANYWHERE:
+            return strides
         found = tuple(step // unit for step in strides)
         return (*found[:-1], 1) if inner else found
 
@@ -158,6 +181,7 @@ def _dispatch(
         "COLUMNS": shape.columns,
         "UNITS": shape.units,
         "MERGED": merged if shape.lanes > 1 and shape.lanes * shape.columns > caps.least_subgroup else 1,
+        **({"PACKED": 1} if shape.packed else {}),
         **dict(constants),
     }
     return make_dispatch(
@@ -168,6 +192,7 @@ def _dispatch(
         constants=all_constants,
         groups=problem.groups,
         row_units=problem.row_units,
+        row_elements=problem.row_elements,
         epsilon=desc.epsilon if isinstance(desc, ops.LpNormalization) else 0.0,
         kept_rank=len(kept_sizes),
         row_rank=len(row_sizes),

@@ -8,6 +8,7 @@ from dmlvk.kernels.common.terms import FLOATS, SUBGROUP_SUMS
 _SOFTMAX_PARAMS = (
     "uint groups",
     "uint row_units",
+    "uint row_elements",
     "float epsilon",
     "uint kept_rank",
     "uint row_rank",
@@ -22,6 +23,7 @@ _SOFTMAX_CONSTANTS = (
     ("COLUMNS", 1),
     ("UNITS", 1),
     ("MERGED", 1),
+    ("PACKED", 0),
 )
 
 ROWS: tuple[KernelSpec, ...] = (
@@ -31,7 +33,7 @@ ROWS: tuple[KernelSpec, ...] = (
         buffers=("x", "y:w"),
         params=_SOFTMAX_PARAMS,
         constants=(*_SOFTMAX_CONSTANTS, ("WHOLE", 0)),
-        variants=(("T", FLOATS), ("UNIT", ("0", "1", "2"))),
+        variants=(("T", FLOATS), ("UNIT", ("0", "1", "2", "3"))),
         extensions=SUBGROUP_SUMS,
     ),
     KernelSpec(
@@ -40,7 +42,7 @@ ROWS: tuple[KernelSpec, ...] = (
         buffers=("x", "y:w", "partials:w"),
         params=(*_SOFTMAX_PARAMS, "uint tiles", "uint chunks"),
         constants=_SOFTMAX_CONSTANTS,
-        variants=(("T", FLOATS), ("UNIT", ("0", "1", "2")), ("APPLY", ("0", "1"))),
+        variants=(("T", FLOATS), ("UNIT", ("0", "1", "2", "3")), ("APPLY", ("0", "1"))),
         extensions=SUBGROUP_SUMS,
     ),
 )

@@ -16,12 +16,21 @@ class SoftmaxUnit(enum.IntEnum):
     ELEMENT = 0
     WORD_OF_A_ROW = 1
     WORD_OF_ROWS = 2
+    WORD_ANYWHERE = 3
 
 
 SOFTMAX_HELD = 32
 """Elements that an invocation holds in registers at most: with what else it needs, four workgroups of 256 share a core of
 65,536 registers. Words of rows side by side are 8 at most, though that be 64 elements: fewer make the workgroups larger than
 the device likes. H200, 8x1000x64x64 over the channels in float16: 98 us, 206 with 4 words."""
+SOFTMAX_HELD_ALONE = 52
+"""Registers for elements that an invocation has at most where a row has a workgroup of 1024, and so a processor, for itself:
+64 less what else it needs."""
+_WHOLE_PROCESSOR = 1024
+"""Invocations of a workgroup that has a processor's registers for itself."""
+LEAST_ANYWHERE = 24
+"""Words of a row from which on one that starts anywhere is read in words: the shortest that was measured has 197 float16.
+H200, by words and by elements: 262144x197 in 73 and 92 us, in float32 in 111 and 141; 65536x1001 float16 in 67 and 100."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +42,8 @@ class SoftmaxProblem:
         unit: The unit that moves at once.
         unit_elements: Elements in a unit.
         groups: Groups of rows: single ones, or with ``WORD_OF_ROWS`` as many as elements in a unit.
-        row_units: Units in a row.
+        row_units: Units in a row, at most.
+        row_elements: Elements in a row.
         kept, row: The kept and the reduced dimensions, merged: steps of x, y in elements.
     """
 
@@ -42,6 +52,7 @@ class SoftmaxProblem:
     unit_elements: int
     groups: int
     row_units: int
+    row_elements: int
     kept: Coalesced
     row: Coalesced
 
@@ -62,23 +73,38 @@ class SoftmaxProblem:
 
     def fits_in_registers(self, caps: Capabilities) -> bool:
         """Whether a workgroup can hold the rows that it cannot do without."""
-        invocations = self.most_invocations(caps) // self.least_columns
-        return self.row_units <= invocations * self.units_held
+        return self.is_short(caps) or self.row_units <= self._alone(caps)
+
+    def is_short(self, caps: Capabilities) -> bool:
+        """Whether the registers of one workgroup of several on a processor hold them."""
+        return self.row_units <= self.most_invocations(caps) // self.least_columns * self.units_held
 
     @property
     def units_held(self) -> int:
-        """Units that an invocation holds in registers at most."""
+        """Units that an invocation holds in registers at most, so that several workgroups share a processor."""
         least = 8 if self.unit is SoftmaxUnit.WORD_OF_ROWS else 1
         return max(SOFTMAX_HELD // self.unit_elements, least)
+
+    def _alone(self, caps: Capabilities) -> int:
+        """Units that a workgroup of all of a processor's registers holds at most; 0 where there is none."""
+        most = self.most_invocations(caps)
+        each = SOFTMAX_HELD_ALONE * (2 if self.may_be_packed else 1) // self.unit_elements
+        return 0 if self.side_by_side or most < _WHOLE_PROCESSOR else most * each
+
+    @property
+    def may_be_packed(self) -> bool:
+        """Whether elements may be held as they lie in memory, two in a register."""
+        return self.unit_elements == 8 and self.unit is not SoftmaxUnit.WORD_OF_ROWS
 
 
 SOFTMAX = (
     Rule(
         "whole",
-        when=always,
+        when=lambda problem, caps: problem.is_short(caps) or problem.groups >= caps.model.workgroups(1),
         possible=lambda problem, caps: problem.fits_in_registers(caps),
         because="rows fit into the registers of a workgroup: one read and one write of each byte. H200, 16384x8192 in "
-        "float32: 4061 GB/s",
+        "float32: 4061 GB/s. Longer ones take all registers of a processor, where there are enough rows to give each "
+        "processor one: 4096x50000 in 522 us in float32 and 264 in float16, 621 and 303 in two reads",
     ),
     Rule(
         "looped",

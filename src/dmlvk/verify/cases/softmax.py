@@ -41,6 +41,10 @@ _CASES = (
     _case("axis of size 1", (3, 1, 4), (1,)),
     _case("a row read in tiles", (2, 8209), (1,)),
     _case("a row of words read in tiles", (2, 16384), (1,)),
+    _case("rows that start anywhere in words", (3, 1031), (1,), layouts=True),
+    _case("a row of two runs read in tiles", (2, 131, 3, 67), (1, 3)),
+    _case("a row with a processor to itself", (2, 33001), (1,)),
+    _case("a row of words with a processor to itself", (2, 33008), (1,)),
     _case("large values", (7, 19), (1,), uniform(-80.0, 80.0)),
     _case("values that overflow without shifting", (3, 11), (1,), uniform(1000.0, 1010.0)),
     _case("special values", (40, 3), (1,), special),
@@ -53,6 +57,7 @@ _LOG_CASES = (
     "last axis, whole words",
     "channels of an image of whole words",
     "a row read in tiles",
+    "a row with a processor to itself",
     "large values",
     "values that overflow without shifting",
     "special values",
@@ -65,6 +70,11 @@ def _with_ties(rng: np.random.Generator, sizes: tuple[int, ...], data_type: Tens
     return np.where(rng.random(sizes) < 0.5, values, -values * 0)
 
 
+def _nothing(rng: np.random.Generator, sizes: tuple[int, ...], data_type: TensorDataType) -> NDArray[Any]:
+    """-infinity, which is also what stands for the elements around a row."""
+    return np.full(sizes, -np.inf, NUMPY_TYPES[data_type])
+
+
 _HARDMAX_CASES = (
     _case("last axis", (5, 37), (1,), quick=True),
     _case("two axes apart", (3, 4, 5, 6), (1, 3), layouts=True),
@@ -73,6 +83,8 @@ _HARDMAX_CASES = (
     _case("equal elements of the two last axes", (3, 7, 8), (1, 2), _with_ties),
     _case("equal elements of channels", (2, 9, 4, 10), (1,), _with_ties),
     _case("equal elements of a row read in tiles", (2, 8209), (1,), _with_ties),
+    _case("equal elements of a row with a processor to itself", (2, 33001), (1,), _with_ties),
+    _case("rows of -infinity that start anywhere in words", (5, 1031), (1,), _nothing),
     _case("special values", (40, 3), (1,), special),
 )
 
@@ -103,6 +115,7 @@ _LP_CASES = (
     _lp("P 2, channels", (2, 21, 5, 7), 1, 2),
     _lp("P 1, channels, whole words", (2, 21, 4, 10), 1, 1),
     _lp("P 2, a row read in tiles", (2, 8209), 1, 2),
+    _lp("P 1, a row with a processor to itself", (2, 33001), 1, 1),
     _lp("axis of size 1", (3, 1, 4), 1, 2),
     _lp("epsilon above norms", (7, 9), 1, 2, normal, epsilon=3.0),
     _lp("epsilon 0, rows of zeros", (7, 9), 1, 2, _rows_of_zeros, epsilon=0.0),

@@ -123,10 +123,11 @@ def test_workgroups_fit_the_device(device: str, data_type: TensorDataType, shape
 def shared_memory_bytes(kernel: str, constants: dict[str, int]) -> int:
     """What the shader declares, counted anew."""
     if kernel == "attention_tiles":
-        rows, quads = constants["TILE_ROWS"], constants["TILE_KEYS"] // 4 + 1
-        staged = (rows + constants["TILE_KEYS"]) * (constants["DEPTH"] // 4 + 1)
-        assert constants["STAGE"] >= max(staged, constants["DEPTH"] * constants["TILE_COLUMNS"] // 4)
-        return 16 * (constants["STAGE"] + rows * quads) + 8 * constants["LOCAL_SIZE_X"] + 4 * rows
+        rows, keys, depth = constants["TILE_ROWS"], constants["TILE_KEYS"], constants["DEPTH"]
+        lines = keys if constants["HEAD"] else keys + rows
+        stage = max(lines * (depth // 4 + 1), depth * constants["TILE_COLUMNS"] // 4)
+        queries = rows * (constants["HEAD"] // 4 + 1) if constants["HEAD"] else 1
+        return 16 * (2 * stage + rows * (keys // 4 + 1) + queries)
     if kernel in ("attention_cooperative", "attention_reductions"):
         head, value = constants["HEAD"] // 8 + 1, constants["VALUE"] // 8 + 1
         tiles = constants["TILE_KEYS"] * (head + value)
@@ -137,6 +138,28 @@ def shared_memory_bytes(kernel: str, constants: dict[str, int]) -> int:
         words = max(work, queries) if constants["HOLD_QUERIES"] else work + queries
         return 16 * words + 4 * constants["TILE_ROWS"] * both
     return 0
+
+
+@pytest.mark.parametrize("least", [1, 4, 8, 16, 32, 64])
+@pytest.mark.parametrize("is_cpu", [False, True])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_tiles_are_shared_out_among_whole_subgroups(least: int, is_cpu: bool, shape: dict[str, Any]) -> None:
+    """Whoever has the same rows is in one subgroup, however small, and each has whole rows, keys and quads of columns."""
+    caps = dataclasses.replace(PLAIN, minimum_subgroup_size=least, is_cpu=is_cpu)
+    desc = attention(FLOAT32, **shape)
+    for rule in {"tiles", "split"} & set(possible_rules(desc, caps)):
+        constants = dict(lower(desc, caps, force=rule).dispatches[0].kernel.constants)  # type: ignore[union-attr]
+        across = constants["ACROSS"]
+        assert across <= least
+        assert not across & (across - 1)
+        down, left = divmod(constants["LOCAL_SIZE_X"], across)
+        assert not left
+        assert not constants["TILE_ROWS"] % down
+        assert not constants["TILE_KEYS"] % across
+        assert not constants["TILE_KEYS"] % constants["DEPTH"]
+        assert not constants["TILE_COLUMNS"] % (4 * across)
+        assert constants["HEAD"] % constants["DEPTH"] == 0
+        assert constants["HEAD"] == 0 or constants["HEAD"] >= shape.get("size", 64)
 
 
 @pytest.mark.parametrize("device", ["subgroups of 8", "subgroups of 32", "subgroups of 64", "reductions"])

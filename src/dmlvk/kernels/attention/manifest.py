@@ -84,11 +84,12 @@ ROWS: tuple[KernelSpec, ...] = (
         params=(*_PARAMS, "uint part_tiles", "uint summaries"),
         constants=(
             *_CONSTANTS,
-            *(("ACROSS", 16), ("TILE_ROWS", 32), ("TILE_KEYS", 32), ("TILE_COLUMNS", 64), ("DEPTH", 16), ("STAGE", 320)),
+            *(("ACROSS", 16), ("TILE_ROWS", 32), ("TILE_KEYS", 32), ("TILE_COLUMNS", 64), ("DEPTH", 16), ("HEAD", 0)),
             ("SPLIT", 0),
         ),
         shared=_SHARED,
         variants=(("T", FLOATS),),
+        extensions=SUBGROUP_SUMS,
     ),
     *(
         KernelSpec(

@@ -201,6 +201,22 @@ def test_a_long_stream_decodes_a_few_tokens_at_a_time(monkeypatch: pytest.Monkey
     assert most <= 8
 
 
+def test_of_a_text_that_is_much_too_long_a_beginning_is_cut_to_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = byte_tokenizer()
+    encode, cut = own.encode, []
+
+    def noted(text: str, **attributes: Any) -> list[int]:
+        cut.append(len(text))
+        return encode(text, **attributes)
+
+    monkeypatch.setattr(own, "encode", noted)
+    assert own.encode_at_most("x" * 80, 10) == encode("x" * 80) and cut == [80]
+    assert len(own.encode_at_most("x" * 10**6, 10)) == 80 and cut == [80, 80]
+    assert own.encode_at_most("th" * 81, 81) == encode("th" * 81), "162 characters may be 81 tokens"
+    joined = "th" * 100  # tokens of two characters each
+    assert own.encode_at_most(joined, 10) == encode(joined)[:40] and cut[-1] == 80
+
+
 def test_templates_reach_nothing_but_what_they_are_given() -> None:
     special = {"bos_token": "<s>"}
     refusal = "{% if m.role == 'x' %}{{ raise_exception('no x') }}{% endif %}"

@@ -38,6 +38,8 @@ _BYTES: Final = {chr(byte): byte for byte in _PLAIN} | {
     chr(256 + index): byte for index, byte in enumerate(sorted({*range(256)} - {*_PLAIN}))
 }
 """The letters as which byte-level tokenizers write bytes."""
+_CHARACTERS: Final = 8
+"""Characters a token: of a text that has more for each token that it may have, a beginning is looked at first."""
 _BROKEN: Final = "\ufffd"
 """What bytes decode to that are no whole character."""
 _ENDS: Final = ("<|im_end|>", "<|eot_id|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>", "</s>")
@@ -107,6 +109,19 @@ class Tokenizer:
         tokens: list[int] = self._backend.encode(text, add_special_tokens=False).ids
         first = [self.begin] if begins and self.begin is not None and tokens[:1] != [self.begin] else []
         return first + tokens
+
+    def encode_at_most(self, text: str, count: int) -> list[int]:
+        """The tokens of a text; of one that has more than twice so many, those of a beginning that has, too.
+
+        Cutting a text into tokens takes some 80 times its bytes of memory, which a text that is much too long is not worth.
+        """
+        length = max(_CHARACTERS * count, 1)
+        while length < len(text):
+            tokens = self.encode(text[:length])
+            if len(tokens) > 2 * count:
+                return tokens
+            length *= 2
+        return self.encode(text)
 
     def piece(self, token: int) -> bytes:
         """The bytes that a token stands for inside a text, which need not be whole characters; a control token's name."""

@@ -322,9 +322,10 @@ class _TextServer:
         seed = asked.get("seed", secrets.randbits(63))
         jobs = []
         for prompt in found:
-            tokens = model.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
+            tokens = model.tokenizer.encode_at_most(prompt, model.capacity) if isinstance(prompt, str) else prompt
             if len(tokens) > model.capacity:
-                rule = f"prompt: must have at most {model.capacity} tokens, the model's context; got {len(tokens)}"
+                count = str(len(tokens)) if len(tokens) <= 2 * model.capacity else f"more than {2 * model.capacity}"
+                rule = f"prompt: must have at most {model.capacity} tokens, the model's context; got {count}"
                 raise Refusal(400, rule, field="prompt", code="context_length_exceeded")
             for copy in range(copies):
                 options["seed"] = (seed + copy) % 2**64

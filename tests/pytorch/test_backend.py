@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import itertools
 import pathlib
@@ -15,6 +16,8 @@ import torch
 
 import dmlvk
 import dmlvk.torch
+from dmlvk.engine.graph_cache import CompiledGraphs
+from dmlvk.engine.trace import Region
 from dmlvk.runtime.memory import Buffer
 from dmlvk.spec.errors import UnsupportedError
 from dmlvk.torch.memory import Copies
@@ -179,3 +182,29 @@ def test_a_copy_that_is_half_written_is_written_again(device: dmlvk.Device, monk
             copies.of(tensor, device)
     tensor.data = first
     assert copies.of(tensor, device).numpy().tolist() == first.tolist()
+
+
+@pytest.mark.parametrize("where", ["cpu", "dmlvk"])
+def test_a_run_with_other_inputs_of_the_same_sizes_looks_up_no_graph(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parameters lie where they lay, and an input that lies elsewhere is copied."""
+    reference = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.ReLU(), torch.nn.Linear(6, 3))
+    model = copy.deepcopy(reference).to(where)
+    compiled = torch.compile(model, backend=dmlvk.torch.backend)
+    asked: list[object] = []
+    get = CompiledGraphs.get
+
+    def counted(self: CompiledGraphs, region: Region, *args: Any, **options: Any) -> Any:
+        asked.append(region)
+        return get(self, region, *args, **options)
+
+    with torch.no_grad():
+        compiled(torch.ones(5, 4).to(where))
+        monkeypatch.setattr(CompiledGraphs, "get", counted)
+        inputs = [torch.randn(5, 4) for _ in range(4)]
+        kept = [compiled(x.to(where)) for x in inputs]
+        for x, y in zip(inputs, kept, strict=True):
+            torch.testing.assert_close(y.cpu(), reference(x), rtol=1e-6, atol=1e-6)
+        assert not asked
+        model[0].weight.add_(1.0)
+        reference[0].weight.add_(1.0)
+        torch.testing.assert_close(compiled(inputs[0].to(where)).cpu(), reference(inputs[0]), rtol=1e-6, atol=1e-6)

@@ -28,7 +28,7 @@ from dmlvk.runtime.recorder import BoundRange, Recording
 from dmlvk.spec.errors import UnsupportedError
 from dmlvk.spec.tensor import packed_strides
 from dmlvk.torch.facts import TensorFacts
-from dmlvk.torch.memory import COPIES, array_of, buffer_of, device_tensor, from_host, is_on_device, lying, on_host
+from dmlvk.torch.memory import COPIES, Lying, array_of, buffer_of, device_tensor, from_host, is_on_device, lying, on_host
 from dmlvk.torch.network import RANDOM_STATE, Network
 from dmlvk.torch.places import InputPlaces, OutputPlaces
 from dmlvk.torch.types import stored_as
@@ -56,15 +56,23 @@ class _Results(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """What has been found of an input on the device that a graph is bound to.
+    """What the last call has found of a tensor among its inputs.
 
     Attributes:
         place: Its type, offset, sizes and strides.
-        buffer: Its memory; None where it is copied each time, having moved too often.
+        lies: How it lies in memory.
+        is_on_device: Whether it is there.
+        array: Where the graph is bound to it; None where each call copies the tensor.
     """
 
     place: tuple[Any, ...]
-    buffer: Buffer | None
+    lies: Lying
+    is_on_device: bool
+    array: DeviceArray | None
+
+    def is_bound_to(self, tensor: torch.Tensor) -> bool:
+        """Whether the graph is bound to a tensor of the device."""
+        return self.array is not None and self.array.buffer == buffer_of(tensor) and self.place == _place(tensor)
 
 
 class _Made(NamedTuple):
@@ -190,25 +198,30 @@ class DeviceGraph:
         return results.made
 
     def _repeated(self, args: Sequence[Any], feeds: dict[str, Array | DeviceArray]) -> _Call | None:
-        """The last call once more, if all inputs lie where they lay then, but for those that are copied; notes these."""
+        """The last call once more, if what the graph is bound to lies where it lay then; notes what is copied."""
         call = self._last
         if call is None:
             return None
-        for index, given in enumerate(args):
+        for index, (node, given) in enumerate(zip(self.network.inputs, args, strict=True)):
             known = self._known.get(index)
-            if known is None or not isinstance(given, torch.Tensor) or _place(given) != known.place:
+            if known is None or not isinstance(given, torch.Tensor):
                 return None
-            buffer = buffer_of(given)
-            if buffer is None or (known.buffer is not None and buffer != known.buffer):
+            if known.is_bound_to(given):
+                continue
+            is_bound_elsewhere = known.is_on_device and known.array is not None
+            if is_bound_elsewhere or is_on_device(given) != known.is_on_device or _place(given) != known.place:
                 return None
-            if known.buffer is None:
-                feeds[self.network.inputs[index].name], _ = self._placed(given, lying(given).order, True, False, False)
+            array, _ = self._placed(given, known.lies, index in self._written, index in self._fixed)
+            if known.array is None:
+                feeds[node.name] = array
+            elif not isinstance(array, DeviceArray) or array.buffer != known.array.buffer:
+                return None
         return call
 
     def _prepared(self, args: Sequence[Any], feeds: dict[str, Array | DeviceArray]) -> _Call:
         """A call with its graph bound to the inputs; notes those that are copied."""
         self._last = None
-        self._known.clear()
+        before, self._known = self._known, {}
         feeds.clear()
         network = self.network
         shapes: dict[str, Sizes] = {}
@@ -224,21 +237,26 @@ class DeviceGraph:
                 continue
             name = node.name
             shapes[name] = tuple(given.shape)
-            order, sizes, is_packed = lying(given)
-            array, stays = self._placed(given, order, is_packed, name in written, index in self._fixed)
-            if stays and isinstance(array, DeviceArray) and is_on_device(given):
-                self._known[index] = _Known(_place(given), array.buffer)
-            orders[name] = order
-            specs[name] = (stored_as(given.dtype), sizes)
-            if stays and isinstance(array, DeviceArray):
-                kept[name] = array
+            known = before.get(index)
+            array: Array | DeviceArray
+            if known is not None and known.array is not None and known.is_bound_to(given):
+                array = known.array
+            else:
+                lies = lying(given)
+                array, stays = self._placed(given, lies, name in written, index in self._fixed)
+                bound_to = array if stays and isinstance(array, DeviceArray) else None
+                known = _Known(_place(given), lies, is_on_device(given), bound_to)
+            self._known[index] = known
+            orders[name] = known.lies.order
+            specs[name] = (stored_as(given.dtype), known.lies.sizes)
+            if known.array is not None:
+                kept[name] = known.array
             if isinstance(given, torch.nn.Parameter) or index in self._fixed:
                 lasting.add(name)
             if node.users:
                 feeds[name] = array
         buffers = {kept[name].buffer for name in written}
-        hidden = [own for own, array in kept.items() if own not in written and array.buffer in buffers]
-        for name in hidden:
+        for name in [own for own, array in kept.items() if own not in written and array.buffer in buffers]:
             del kept[name]  # a run may change it before it is read: it gets a copy
         if network.uses_random:
             specs[RANDOM_STATE] = (np.dtype(np.uint32), _STATE_SIZES)
@@ -258,14 +276,13 @@ class DeviceGraph:
             feeds.pop(name, None)
         for index, node in enumerate(network.inputs):
             if node.name in feeds and index in self._known:
-                self._known[index] = self._known[index]._replace(buffer=None)
+                self._known[index] = self._known[index]._replace(array=None)
         call = _Call(graph, shapes, self._made(graph))
-        is_bound = len(self._known) == len(args) and not hidden and not self._binds
-        self._last = call if is_bound else None
+        self._last = None if numbers or self._binds else call
         return call
 
     def _placed(
-        self, tensor: torch.Tensor, order: tuple[int, ...], is_packed: bool, is_written: bool, is_fixed: bool
+        self, tensor: torch.Tensor, lies: Lying, is_written: bool, is_fixed: bool
     ) -> tuple[Array | DeviceArray, bool]:
         """Where an input is read: an array with its dimensions in the order in which they lie, and whether the graph is
         bound to its memory rather than fed a copy."""
@@ -275,7 +292,7 @@ class DeviceGraph:
             array = array_of(tensor, apart=stays)
             if array.device is not self.device:
                 raise UnsupportedError(f"a tensor is on {array.device}, and the graph on {self.device}")
-            array = array.transpose(*order) if order else array
+            array = array.transpose(*lies.order) if lies.order else array
             if not array.is_packed or not array.is_bindable:
                 if is_written:
                     raise UnsupportedError("a graph that changes a view which starts within 16 bytes, or has gaps")
@@ -283,11 +300,11 @@ class DeviceGraph:
             return array, stays
         if tensor.device.type != "cpu":
             raise UnsupportedError(f"tensors on {tensor.device} are not supported; there are cpu and dmlvk")
-        if stays and is_packed and not tensor.is_inference():
+        if stays and lies.is_packed and not tensor.is_inference():
             return COPIES.of(tensor, self.device), True
         if is_written:
             raise UnsupportedError("a graph that changes a CPU tensor with gaps, or one of torch.inference_mode")
-        return np.ascontiguousarray(on_host(tensor.permute(order))), False
+        return np.ascontiguousarray(on_host(tensor.permute(lies.order))), False
 
     def _made(self, graph: CompiledGraph) -> tuple[_Made | None, ...]:
         """The outputs of a graph that are on the device."""

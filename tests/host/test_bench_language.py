@@ -95,7 +95,7 @@ def test_a_folder_without_the_server(tmp_path: pathlib.Path) -> None:
 def test_a_layer_is_seven_operators(kind: str) -> None:
     """Queries, keys and values are one product, and so are a gate and what it gates: of blocks and of FLOAT16."""
     (shape,) = language.SMALL
-    network = Network(language.weights_of(shape, kind), TensorDataType.FLOAT16, 16, 1, [])
+    network = Network(language.weights_of(shape, kind), TensorDataType.FLOAT16, 16, 1, {})
     trace = network.trace(network.step, {}, {})
     layer = [type(step.desc).__name__ for step in trace.steps if step.origin.name == "blk.1"]
     product, gated = ("Gemm", "GemmGate") if kind == "F16" else ("BlockQuantizedGemm",) * 2

@@ -17,6 +17,7 @@ from dmlvk.runtime import device as opening
 from dmlvk.runtime import measure
 from dmlvk.runtime.device import ComputeDevice, known_model, model_path
 from dmlvk.runtime.model_file import read_model, write_model
+from dmlvk.runtime.recorder import Recording
 
 MEASURED = {"processors", "bytes_per_microsecond", "launch_microseconds", "barrier_microseconds", "products_per_microsecond"}
 
@@ -183,3 +184,25 @@ def test_what_has_a_row_is_not_measured(monkeypatch: pytest.MonkeyPatch, tmp_pat
         pytest.skip("it takes the driver of a CPU")
     assert set(device.capabilities.model.sources) == {NumberSource.SHIPPED}
     assert not list(tmp_path.glob("model*"))
+
+
+def test_a_gpu_is_at_work_before_it_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clocks of an idle one are slow."""
+    device = dmlvk.Device(mask=dmlvk.Mask())
+    device.capabilities = dataclasses.replace(device.capabilities, is_cpu=False)
+    done: list[str] = []
+    submit = Recording.submit
+
+    def working(self: Recording, **options: bool) -> None:
+        done.append("work")
+        submit(self, **options)
+
+    def measured(device: ComputeDevice, commands: object) -> float:
+        done.append("measurement")
+        return 1.0
+
+    monkeypatch.setattr(Recording, "submit", working)
+    monkeypatch.setattr(measure, "_seconds", measured)
+    monkeypatch.setattr(measure, "_WAKING_BYTES", 1 << 16)
+    assert measure.copy_bandwidth(device) > 0
+    assert done == ["work"] * (len(done) - 1) + ["measurement"] and len(done) > 2

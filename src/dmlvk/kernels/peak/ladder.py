@@ -3,7 +3,7 @@ the cost of each part shows as the rate that is lost from one rung to the next.
 
 H200, 4608^3 in tiles of 128 x 256 x 48, blocks of 64 x 64, TFLOP/s: 590 from registers, 528 from shared memory, 473 with the
 barriers, 402 with the tiles written, 348 with loads from a cache, 332 with loads from memory, 334 with the output. No part
-is the limit alone: loading matrices, two barriers, writing tiles and waiting for loads cost 55 to 71 each, memory behind the
+is the limit alone: loading matrices, two barriers, writing tiles and waiting for loads cost 53 to 71 each, memory behind the
 cache 17, and the output nothing that shows."""
 
 from __future__ import annotations

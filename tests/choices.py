@@ -39,6 +39,7 @@ _H200 = Capabilities(
     workgroup_invocations=1024,
     workgroup_counts=(2**31 - 1, 65535, 65535),
     storage_buffer_bytes=2**32 - 1,
+    storage_buffers=2**20,
     cooperative_matrices=(
         CooperativeMatrix(16, 16, 16, "float16", "float32"),
         CooperativeMatrix(16, 16, 32, "int8", "int32"),
@@ -59,6 +60,7 @@ DEVICES = {
         maximum_subgroup_size=16,
         workgroup_invocations=512,
         storage_buffer_bytes=2**32 - 1,
+        storage_buffers=24,
         model=PHONE,
     ),
     "lavapipe": Capabilities(
@@ -69,6 +71,7 @@ DEVICES = {
         shared_memory_bytes=32768,
         workgroup_invocations=1024,
         storage_buffer_bytes=2**32 - 1,
+        storage_buffers=2**20,
         is_cpu=True,
         model=CPU,
     ),

@@ -21,7 +21,16 @@ from dmlvk.kernels.lowering import possible_rules
 from dmlvk.spec import ops
 from dmlvk.spec.formats import NumberFormat
 from dmlvk.spec.functions import function_name
-from dmlvk.spec.ops.chain import FIRST_NUMBER, FIRST_RESULT, MOST_INPUTS, MOST_OPERATIONS, NONE, PointwiseChain
+from dmlvk.spec.ops.chain import (
+    FIRST_NUMBER,
+    FIRST_RESULT,
+    MOST_INPUTS,
+    MOST_OPERATIONS,
+    NONE,
+    MultiTensorChain,
+    PointwiseChain,
+    together,
+)
 from dmlvk.spec.ops.number_format import FormatCast
 from dmlvk.spec.schema import OperatorDesc
 from dmlvk.verify.cases.layouts import GuardedTensor
@@ -175,6 +184,15 @@ def test_every_operator_in_a_chain(device: dmlvk.Device, rows: list[type[Operato
     _checked(device, program.desc())
 
 
+def test_a_power_in_a_chain(device: dmlvk.Device) -> None:
+    """Of a number to tensors, as optimisers correct their averages, and of tensors to a number."""
+    program = Program(2, (3, 36))
+    share = program.add(ops.ElementWisePow(), FIRST_NUMBER, 0, numbers=(0.999, 0.0))
+    left = program.add(ops.ElementWiseSubtract(), FIRST_NUMBER, share, numbers=(1.0, 0.0))
+    program.add(ops.ElementWiseMultiply(), left, program.add(ops.ElementWisePow(), 1, FIRST_NUMBER, numbers=(3.0, 0.0)))
+    _checked(device, program.desc())
+
+
 def test_logic_in_a_chain(device: dmlvk.Device) -> None:
     program = Program(2, (3, 36))
     greater, less = (row() for row in (ops.ElementWiseLogicalGreaterThan, ops.ElementWiseLogicalLessThan))
@@ -312,6 +330,68 @@ def test_random_chains_in_any_layout(device: dmlvk.Device, data: st.DataObject) 
     np.testing.assert_array_equal(found, second.buffers[0])
     assert result is guarded[0] or not result.stray_bytes(found)
     np.testing.assert_array_equal(bits(result.view(found)), bits(_one_by_one(device, desc, inputs)))
+
+
+# -- several tensors
+
+
+def _of_several(program: PointwiseChain, sizes: Sequence[int], broadcast: int) -> MultiTensorChain:
+    """A chain for lines of some sizes, of which some inputs are one element for all."""
+    lines = [TensorDesc(program.tensor("output_tensor").data_type, (size,)) for size in sizes]
+    inputs = [
+        dataclasses.replace(line, strides=(0,)) if broadcast >> index & 1 else line
+        for line in lines
+        for index in range(len(program.input_tensors))
+    ]
+    return MultiTensorChain(
+        input_tensors=tuple(inputs),
+        output_tensors=tuple(lines),
+        operator_descs=program.operator_descs,
+        operands=program.operands,
+        numbers=program.numbers,
+    )
+
+
+@examples(8)
+@given(data=st.data())
+def test_the_same_chain_of_several_tensors(device: dmlvk.Device, data: st.DataObject) -> None:
+    """Lines with and without a whole last group, some in place, by every rule: the bits of each tensor's own chain."""
+    draw = data.draw
+    data_type = draw(st.sampled_from([F32, F16]))
+    count = draw(st.integers(1, MOST_INPUTS))
+    broadcast = draw(st.integers(0, 2**count - 2))
+    line = TensorDesc(data_type, (1,))
+    program = _draw_program(draw, count).replace(input_tensors=(line,) * count, output_tensor=line)
+    sizes = draw(st.lists(st.sampled_from([1, 3, 4, 8, 63, 64, 515, 1030]), min_size=1, max_size=together(count)))
+    sizes = [size + 1 if size == 1 else size for size in sizes]
+    desc = _of_several(program, sizes, broadcast)
+    dtype = np.float32 if data_type is F32 else np.float16
+    guarded = [GuardedTensor(tensor, draw(st.sampled_from([0, 16]))) for tensor in desc.input_tensors]
+    for seed, tensor in enumerate(guarded):
+        values = (
+            numbers(seed, *tensor.desc.sizes) if data_type is F32 else np.random.default_rng(seed).random(tensor.desc.sizes)
+        )
+        tensor.view()[...] = values[slice(None, None if tensor.desc.effective_strides[0] else 1)].astype(dtype)
+    inputs = [np.array(tensor.view()) for tensor in guarded]
+    results = []
+    for index, tensor in enumerate(desc.output_tensors):
+        own = next(slot for slot in sorted(desc.overwritable(index)) if not broadcast >> (slot - index * count) & 1)
+        results.append(guarded[own] if draw(st.booleans()) else GuardedTensor(tensor, 0))
+    found = {}
+    for rule in possible_rules(desc, device.capabilities):
+        found[rule] = run(device, Problem(desc, tuple(guarded), tuple(results)), rule)
+        assert found[rule].dispatches == (1 if rule == "together" else len(sizes))
+    assert set(found) == {"together", "apart"}
+    for index, (chain, result) in enumerate(zip(desc.chains(), results, strict=True)):
+        single = [GuardedTensor(tensor, 0) for tensor in chain.input_tensors]
+        for tensor, values in zip(single, inputs[index * count : (index + 1) * count], strict=True):
+            tensor.view()[...] = values
+        alone = GuardedTensor(chain.tensor("output_tensor"), 0)
+        wanted = alone.view(run(device, Problem(chain, tuple(single), (alone,))).buffers[0])
+        for rule, ran in found.items():
+            own = ran.buffers[index]
+            assert own is not None and (result in guarded or not result.stray_bytes(own)), rule
+            np.testing.assert_array_equal(bits(result.view(own)), bits(wanted), rule)
 
 
 # -- the pass

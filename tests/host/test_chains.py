@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pytest
+from named_steps import F32, SIZES, U8, Steps
 
 import dmlvk
 from dmlvk.devices.capabilities import Capabilities
-from dmlvk.graph.passes import PASSES, optimized
-from dmlvk.graph.step import Step, Storage
+from dmlvk.graph.step import Step
 from dmlvk.kernels.common.plan import Dispatch, KernelVariant
 from dmlvk.kernels.lowering import explain, lower
 from dmlvk.spec import ops
@@ -21,74 +19,25 @@ from dmlvk.spec.formats import NumberFormat
 from dmlvk.spec.ops.chain import PointwiseChain
 from dmlvk.spec.ops.number_format import FormatCast
 from dmlvk.spec.schema import REGISTRY, OperatorDesc, ScaleBias
-from dmlvk.spec.tensor import TensorDesc, packed_strides
+from dmlvk.spec.tensor import TensorDesc
 
 _FEATURES = frozenset({"storage16", "storage8", "subgroup_arithmetic", "subgroup_shuffle"})
-F32, F16, U8, I32 = TensorDataType.FLOAT32, TensorDataType.FLOAT16, TensorDataType.UINT8, TensorDataType.INT32
-SIZES = (2, 4, 5, 6)
-CHANNELS, GATE, ROW, NUMBER = (1, 4, 1, 1), (2, 4, 1, 1), (1, 1, 1, 6), (1, 1, 1, 1)
+F16, I32 = TensorDataType.FLOAT16, TensorDataType.INT32
+CHANNELS, GATE, ROW = (1, 4, 1, 1), (2, 4, 1, 1), (1, 1, 1, 6)
 
 
-class Steps:
-    """Steps by the names of what they make: ``steps.add(ops.ElementWiseAdd, "x y", "sum")``."""
-
-    def __init__(self, data_type: TensorDataType = F32) -> None:
-        self.data_type = data_type
-        self.storages: dict[str, Storage] = {}
-        self.sizes: dict[str, tuple[int, ...]] = {}
-        self.types: dict[str, TensorDataType] = {}
-        self.steps: list[Step] = []
-
-    def tensor(self, name: str, sizes: Sequence[int] = SIZES, data_type: TensorDataType | None = None) -> Steps:
-        """A tensor that comes from outside."""
-        self.sizes[name], self.types[name] = tuple(sizes), data_type or self.data_type
-        self.storages[name] = Storage(TensorDesc(self.types[name], tuple(sizes)).total_tensor_size_in_bytes)
-        return self
-
-    def constant(self, name: str, value: float) -> Steps:
-        """A number."""
-        self.tensor(name, NUMBER)
-        dtype = np.float32 if self.data_type is F32 else np.float16
-        self.storages[name].constant = np.full(4 // np.dtype(dtype).itemsize, value, dtype)
-        return self
-
-    def seen(self, name: str, sizes: Sequence[int]) -> TensorDesc:
-        """A tensor, broadcast to sizes or under others of as many elements."""
-        own = self.sizes[name]
-        if int(np.prod(own)) == int(np.prod(sizes)):
-            return TensorDesc(self.types[name], tuple(sizes))
-        steps = zip(own, sizes, packed_strides(own), strict=True)
-        return TensorDesc(self.types[name], tuple(sizes), tuple(0 if one != size else step for one, size, step in steps))
-
-    def add(
-        self, row: type[OperatorDesc], inputs: str, output: str, *, sizes: Sequence[int] = SIZES, **fields: Any
-    ) -> Steps:
-        """An operator."""
-        names = [field.name for field in row.fields if field.kind.is_tensor]
-        types = next(field.data_types for field in row.fields if field.kind.is_output)
-        self.tensor(output, sizes, self.data_type if self.data_type in types else U8)
-        operands = inputs.split()
-        tensors = [*(self.seen(name, sizes) for name in operands), self.seen(output, sizes)]
-        desc = row(**dict(zip(names, tensors, strict=True)), **fields)
-        desc.validate()
-        step = Step(output, desc, tuple(self.storages[name] for name in operands), (self.storages[output],))
-        self.steps.append(step)
-        return self
-
-    def merged(self, *outputs: str) -> list[str]:
-        """What the pass makes of them, by the operators' names."""
-        steps = self.optimized(*outputs)
-        for step in steps:
-            step.desc.validate()
-            lower(step.desc, Capabilities(features=_FEATURES))
-        return [step.desc.title for step in steps]
-
-    def optimized(self, *outputs: str) -> tuple[Step, ...]:
-        """The steps after the pass."""
-        return optimized(self.steps, [self.storages[name] for name in outputs], without=_OTHERS)
+def optimized(steps: Steps, *outputs: str) -> tuple[Step, ...]:
+    """The steps after the pass."""
+    return steps.optimized(*outputs, passes=("dead", "chain"))
 
 
-_OTHERS = [item.name for item in PASSES if item.name not in ("dead", "chain")]
+def merged(steps: Steps, *outputs: str) -> list[str]:
+    """What the pass makes of steps, by the operators' names."""
+    made = optimized(steps, *outputs)
+    for step in made:
+        step.desc.validate()
+        lower(step.desc, Capabilities(features=_FEATURES))
+    return [step.desc.title for step in made]
 
 
 def steps(data_type: TensorDataType = F32) -> Steps:
@@ -169,7 +118,7 @@ MERGED: dict[str, tuple[Steps, list[str]]] = {
 @pytest.mark.parametrize("case", MERGED.values(), ids=MERGED.keys())
 def test_what_is_merged(case: tuple[Steps, list[str]]) -> None:
     written, wanted = case
-    assert written.merged("out") == wanted
+    assert merged(written, "out") == wanted
 
 
 def _kept(written: Steps) -> Steps:
@@ -214,14 +163,14 @@ ALONE: dict[str, Steps] = {
 @pytest.mark.parametrize("written", ALONE.values(), ids=ALONE.keys())
 def test_what_is_left_alone(written: Steps) -> None:
     outputs = [name for name in ("out", "other") if name in written.storages]
-    assert written.merged(*outputs) == [step.desc.title for step in written.steps]
+    assert merged(written, *outputs) == [step.desc.title for step in written.steps]
 
 
 def test_a_truth_value_from_outside_leaves_the_rest() -> None:
     written = (
         steps().tensor("m", SIZES, U8).add(NEGATE, "x", "n").add(ABS, "n", "a").add(IF, "m a y", "c").add(TANH, "c", "out")
     )
-    assert written.merged("out") == [chain(NEGATE, ABS), "ElementWiseIf", "ElementWiseTanh"]
+    assert merged(written, "out") == [chain(NEGATE, ABS), "ElementWiseIf", "ElementWiseTanh"]
 
 
 def test_a_transposed_tensor_stays_where_tiles_move_it() -> None:
@@ -233,14 +182,14 @@ def test_a_transposed_tensor_stays_where_tiles_move_it() -> None:
     operands = (written.storages["a"], written.storages["t"])
     written.steps[-1] = Step("sum", desc, operands, (written.storages["sum"],))
     written.add(TANH, "sum", "u").add(NEGATE, "u", "out")
-    assert written.merged("out") == [chain(NEGATE, ABS), "ElementWiseAdd", chain(TANH, NEGATE)]
+    assert merged(written, "out") == [chain(NEGATE, ABS), "ElementWiseAdd", chain(TANH, NEGATE)]
 
 
 def test_what_is_too_long_becomes_several() -> None:
     written = steps()
     for index in range(19):
         written.add((ADD, MULTIPLY)[index % 2], f"{f'v{index - 1}' if index else 'x'} y", f"v{index}")
-    assert [title.count("ElementWise") for title in written.merged("v18")] == [3, 8, 8]
+    assert [title.count("ElementWise") for title in merged(written, "v18")] == [3, 8, 8]
 
 
 def test_no_more_inputs_than_the_kernel_has() -> None:
@@ -248,13 +197,13 @@ def test_no_more_inputs_than_the_kernel_has() -> None:
     last = "x"
     for index in range(8):
         last = written.tensor(f"t{index}").add(ADD, f"{last} t{index}", f"s{index}") and f"s{index}"
-    assert all(len(step.desc.input_slots()) <= 6 for step in written.optimized(last))
-    assert len(written.optimized(last)) == 2
+    assert all(len(step.desc.input_slots()) <= 6 for step in optimized(written, last))
+    assert len(optimized(written, last)) == 2
 
 
 def test_numbers_are_parameters() -> None:
     written = steps().add(MULTIPLY, "two x", "p").add(ADD, "p two", "out")
-    (step,) = written.optimized("out")
+    (step,) = optimized(written, "out")
     assert isinstance(step.desc, PointwiseChain)
     assert step.inputs == (written.storages["x"],)
     assert step.desc.numbers == (2.0, 0.0, 2.0, 0.0)
@@ -264,7 +213,7 @@ def test_numbers_are_parameters() -> None:
 @pytest.mark.parametrize("value", [-0.0, float("nan")])
 def test_what_does_not_equal_itself_alone_stays_a_tensor(value: float) -> None:
     written = steps().constant("odd", value).add(MULTIPLY, "x odd", "p").add(ADD, "p two", "out")
-    (step,) = written.optimized("out")
+    (step,) = optimized(written, "out")
     assert step.inputs == (written.storages["x"], written.storages["odd"])
 
 
@@ -280,7 +229,7 @@ def test_another_shape_or_number_is_the_same_pipeline() -> None:
         written = Steps().tensor("x", (rows, 32)).tensor("row", (1, 32)).constant("number", number)
         written.sizes["number"] = (1, 1)
         written.add(MULTIPLY, "x row", "p", sizes=(rows, 32)).add(ADD, "p number", "out", sizes=(rows, 32))
-        (step,) = written.optimized("out")
+        (step,) = optimized(written, "out")
         variants.add(_variant(step.desc))
     assert len(variants) == 1
 
@@ -288,7 +237,7 @@ def test_another_shape_or_number_is_the_same_pipeline() -> None:
 def test_rules() -> None:
     def chosen(sizes: tuple[int, ...], channels: tuple[int, ...]) -> str:
         written = Steps().tensor("x", sizes).tensor("s", channels)
-        (step,) = written.add(MULTIPLY, "x s", "p", sizes=sizes).add(RELU, "p", "out", sizes=sizes).optimized("out")
+        (step,) = optimized(written.add(MULTIPLY, "x s", "p", sizes=sizes).add(RELU, "p", "out", sizes=sizes), "out")
         return next(rule.name for rule, holds in explain(step.desc, Capabilities()) if holds)
 
     assert chosen((7, 8, 64), (1, 8, 1)) == "groups"

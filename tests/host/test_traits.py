@@ -111,7 +111,7 @@ _COSTLY_INVERSES = ("Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh")
 COSTLY = {
     *(f"Activation{name}" for name in (*_COSTLY_ACTIVATIONS, "Tanh")),
     *(f"ElementWise{name}" for name in (*_COSTLY_INVERSES, "Cos", "Cosh", "Sin", "Sinh", "Tan", "Tanh")),
-    *(f"ElementWise{name}" for name in ("ConstantPow", "Erf", "Log")),
+    *(f"ElementWise{name}" for name in ("ConstantPow", "Erf", "Log", "Pow")),
 }
 """What takes an H200 longer than memory does, for it calls a function that has no instruction."""
 

@@ -67,6 +67,7 @@ class Capabilities:
         workgroup_invocations: Most invocations in a workgroup.
         workgroup_counts: Most workgroups in x, y, z.
         storage_buffer_bytes: Most bytes of one storage binding.
+        storage_buffers: Most storage bindings of a launch.
         cooperative_matrices: The shapes that ``cooperative_matrix`` multiplies, in the driver's order.
         allow_half_precision: Whether FLOAT32 may be computed in float16: what an operator is compiled with
             (``ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION``), not what the device can.
@@ -85,6 +86,7 @@ class Capabilities:
     workgroup_invocations: int = 128
     workgroup_counts: tuple[int, int, int] = (65535, 65535, 65535)
     storage_buffer_bytes: int = 2**27
+    storage_buffers: int = 4
     cooperative_matrices: tuple[CooperativeMatrix, ...] = ()
     allow_half_precision: bool = False
     max_launches: int = 1 << 14

@@ -209,7 +209,7 @@ def _overwritten(step: Step, dying: Collection[Storage], home: Mapping[Storage, 
     output = step.outputs[0]
     if output is None or len(step.outputs) > 1:
         return None
-    allowed = step.desc.in_place_slots()
+    allowed = step.desc.overwritable(0)
     slots = step.desc.input_slots()
     layout = step.desc.output_slots()[0].tensor
     for slot in sorted(allowed):

@@ -254,6 +254,19 @@ class StepGraph:
         for step in new:
             self._insert(step, after)
 
+    def reorder(self, order: Iterable[tuple[Sequence[Step], Step]]) -> None:
+        """Puts all steps in another order, in which each comes after what it needs, and steps in the place of some.
+
+        Args:
+            order: The steps that are there, with what stands for them from now on: themselves, or another.
+        """
+        for old, new in list(order):
+            for step in old:
+                self._remove(step)
+                if step is not new:
+                    self._heirs[step] = (new,)
+            self._insert(new, None)
+
     def rename(self, names: Mapping[Storage, Storage]) -> None:
         """Lets steps read and write other storages in the place of some."""
         writers = filter(None, map(self.writer, names))

@@ -594,6 +594,7 @@ def _reported(physical: _native.PhysicalDevice, model: DeviceModel) -> Capabilit
         workgroup_invocations=int(limits["maxComputeWorkGroupInvocations"]),
         workgroup_counts=(x, y, z),
         storage_buffer_bytes=int(limits["maxStorageBufferRange"]),
+        storage_buffers=int(limits["maxPerStageDescriptorStorageBuffers"]),
         is_cpu=physical.type == "cpu",
         model=model,
     )

@@ -543,6 +543,11 @@ class OperatorDesc:
         """Indices of the input slots that may share an output's exact range."""
         return frozenset(i for i, slot in enumerate(self.input_slots()) if slot.field.name in self.in_place)
 
+    def overwritable(self, output: int) -> frozenset[int]:
+        """Indices of the input slots whose exact range one of the outputs may be written over: none where there are several
+        outputs, of which another may be computed of these, unless the row says more."""
+        return self.in_place_slots() if len(self.output_slots()) == 1 else frozenset()
+
     def _slots(self, wanted: Callable[[FieldKind], bool]) -> Iterator[Slot]:
         for spec in self.fields:
             if wanted(spec.kind):

@@ -49,8 +49,9 @@ def _write_directly(steps: list[Step], target: Value, value: Value) -> bool:
     if len(makers) != 1 or steps[makers[0]].runs_once:
         return False
     maker = steps[makers[0]]
+    output = maker.outputs.index(whole)
     if any(item.place.storage is place for step in steps[makers[0] + 1 :] for item in step.read()) or not _may_overwrite(
-        maker, place
+        maker, output, place
     ):
         return False
     for index, step in enumerate(steps):
@@ -63,13 +64,9 @@ def _write_directly(steps: list[Step], target: Value, value: Value) -> bool:
     return True
 
 
-def _may_overwrite(step: Step, place: Storage) -> bool:
-    """Whether a step may write its only output where it reads, if it does."""
+def _may_overwrite(step: Step, output: int, place: Storage) -> bool:
+    """Whether a step may write an output where it reads, if it does."""
     reads = [index for index, item in enumerate(step.inputs) if item is not None and item.place.storage is place]
-    if not reads:
-        return True
-    if len(step.outputs) > 1:
-        return False
-    allowed, slots = step.desc.in_place_slots(), step.desc.input_slots()
-    layout = step.desc.output_slots()[0].tensor
+    allowed, slots = step.desc.overwritable(output), step.desc.input_slots()
+    layout = step.desc.output_slots()[output].tensor
     return all(index in allowed and slots[index].tensor == layout and step.inputs[index] is place for index in reads)

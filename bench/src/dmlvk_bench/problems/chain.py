@@ -7,7 +7,7 @@ from typing import Any
 
 import dmlvk
 from dmlvk.spec.enums import TensorDataType
-from dmlvk.spec.ops.chain import FIRST_NUMBER, FIRST_RESULT, NONE, PointwiseChain
+from dmlvk.spec.ops.chain import FIRST_NUMBER, FIRST_RESULT, NONE, MultiTensorChain, PointwiseChain
 from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.tensor import TensorDesc, element_bits
 from dmlvk_bench.problems.model import FLOAT32, FLOATS, Problem, nbytes
@@ -90,6 +90,42 @@ def _of_type(scale: Scale, data_type: TensorDataType) -> list[Problem]:
     ]
 
 
+def _of_lists(scale: Scale, data_type: TensorDataType, elements: int) -> Problem:
+    """What an optimiser does to the averages of seven parameters, in one launch: m + (g - m) / 16 w."""
+    lines = [TensorDesc(data_type, scale.fit((elements + 64 * index,), 0)) for index in range(7)]
+    number = FIRST_NUMBER
+    desc = MultiTensorChain(
+        input_tensors=tuple(line for line in lines for _ in range(3)),
+        output_tensors=tuple(lines),
+        operator_descs=(
+            dmlvk.ElementWiseSubtract(),
+            dmlvk.ElementWiseMultiply(),
+            dmlvk.ElementWiseMultiply(),
+            dmlvk.ElementWiseAdd(),
+        ),
+        operands=(1, 0, NONE, FIRST_RESULT, 2, NONE, FIRST_RESULT + 1, number, NONE, 0, FIRST_RESULT + 2, NONE),
+        numbers=(0.0, 0.0, 0.0, 0.0, 1 / 16, 0.0, 0.0, 0.0),
+    )
+
+    def rival(torch: Any, *inputs: Any) -> Any:
+        averages, gradients, weights = (list(inputs[index::3]) for index in range(3))
+        differences = torch._foreach_mul(torch._foreach_sub(gradients, averages), weights)
+        return torch._foreach_add(averages, torch._foreach_mul(differences, 1 / 16))[0]
+
+    moved = sum(4 * nbytes(line) for line in lines)
+    tolerance = 1e-5 if data_type is FLOAT32 else 1e-3
+    return Problem(
+        f"seven tensors' averages {data_type.name} {lines[0].sizes[0]}",
+        desc,
+        rival,
+        2.0,
+        moved,
+        copy_target=0.9 if elements > 2**20 else 0.0,
+        tolerance=tolerance,
+    )
+
+
 def problems(scale: Scale) -> list[Problem]:
     """The problems of this family."""
-    return [problem for data_type in FLOATS for problem in _of_type(scale, data_type)]
+    chains = [problem for data_type in FLOATS for problem in _of_type(scale, data_type)]
+    return chains + [_of_lists(scale, data_type, elements) for data_type in FLOATS for elements in (2**25, 2**12)]

@@ -28,6 +28,7 @@ from dmlvk.graph.passes.normalization import (
 )
 from dmlvk.graph.passes.products import join_products
 from dmlvk.graph.passes.rotary import recognise_rotary
+from dmlvk.graph.passes.tensors import join_tensors
 from dmlvk.graph.step import Step, Storage
 from dmlvk.graph.step_graph import DerivedConstants, StepGraph
 from dmlvk.spec.errors import InvalidArgumentError
@@ -71,6 +72,7 @@ PASSES: Final = (
     Pass("channels_last", "a copy of what each FLOAT16 convolution reads", lay_channels_last),
     Pass("constants", "what would be the same in every run", run_constants_once),
     Pass("chain", "what lies between pointwise operators: a write and a read of each", merge_chains),
+    Pass("tensors", "the launches of one chain for several tensors but one, as in an optimiser's step", join_tensors),
     Pass("layout", "a read and a write of what lies otherwise", avoid_layout_copies),
     Pass("split", "a read and a write of each piece", share_ranges),
     Pass("join", "a read and a write of each piece", join_in_place),

@@ -7,6 +7,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+import numpy as np
+
 from dmlvk.graph.passes.match import Operand
 from dmlvk.graph.step import Step, Storage
 from dmlvk.graph.step_graph import StepGraph
@@ -46,6 +48,17 @@ def merge_chains(graph: StepGraph) -> None:
         if chain is not None:
             merged.update(chain.members)
             graph.replace(sorted(chain.members, key=place.__getitem__), chain.step())
+
+
+def as_chain(graph: StepGraph, step: Step) -> Step | None:
+    """A pointwise operator as a chain of its own; None where it cannot be one, or reads nothing but numbers."""
+    if isinstance(step.desc, PointwiseChain):
+        return step
+    operations = _Operations()
+    if not operations[step]:
+        return None
+    chain = _Chain(graph, step, {step: 0}, operations, set())
+    return chain.step() if chain.members and chain.inputs() and not chain.reading_truth() else None
 
 
 class _Operations(dict[Step, tuple[OperatorDesc, ...]]):
@@ -171,13 +184,31 @@ class _Chain:
         return [part for part in operands if len(operands) == 1 or self._number(part) is None]
 
     def _number(self, part: Operand) -> float | None:
-        """The constant of one element that an operand is, if it is one; not NaN, nor -0, which as a number equals 0."""
-        if part.storage is None or part.storage.constant is None:
+        """The number that an operand is, if it is one: a constant of one element, or what fills a tensor; not NaN, nor -0,
+        which as a number equals 0."""
+        if part.storage is None:
             return None
-        steps = zip(part.tensor.sizes, part.tensor.effective_strides, strict=True)
-        number = None if any(size > 1 and step for size, step in steps) else self._graph.number(*part)
+        number = self._filled(part)
+        if part.storage.constant is not None:
+            steps = zip(part.tensor.sizes, part.tensor.effective_strides, strict=True)
+            number = None if any(size > 1 and step for size, step in steps) else self._graph.number(*part)
         is_minus_zero = number == 0.0 and math.copysign(1.0, number) < 0.0
-        return None if is_minus_zero else number
+        return None if number is None or math.isnan(number) or is_minus_zero else number
+
+    def _filled(self, part: Operand) -> float | None:
+        """The number of which a step fills an operand; rounded to its type."""
+        writer = self._graph.writer(part.storage)
+        if part.storage is None or part.storage.part_of is not None or writer is None:
+            return None
+        dtype = {TensorDataType.FLOAT32: "float32", TensorDataType.FLOAT16: "float16"}.get(part.tensor.data_type)
+        desc = writer.desc
+        if (
+            dtype is None
+            or not isinstance(desc, ops.FillValueConstant)
+            or _result(writer).data_type != part.tensor.data_type
+        ):
+            return None
+        return float(np.asarray(desc.value).astype(dtype))
 
     def _is_cheap(self, step: Step) -> bool:
         return not any(operation.traits.costly for operation in self._operations[step])
@@ -249,6 +280,8 @@ def operations_of(desc: OperatorDesc) -> tuple[OperatorDesc, ...]:
         fits = types == [TensorDataType.FLOAT32, TensorDataType.FLOAT32]
     elif isinstance(desc, ops.ElementWiseIf):
         fits = True  # it hands on numbers and truth values alike
+    elif isinstance(desc, ops.ElementWisePow):
+        fits = set(types) in ({TensorDataType.FLOAT32}, {TensorDataType.FLOAT16})
     elif desc.traits.pointwise:
         # What takes FLOAT64 sees only bits, and a row of two tensors and numbers has no place for numbers as operands.
         on_bits = TensorDataType.FLOAT64 in desc.fields[0].data_types and not isinstance(desc, ops.ElementWiseIdentity)

@@ -1,11 +1,11 @@
-"""A row of our own, which is no operator of DirectML: what a pass over a graph makes of several.
+"""Rows of our own, which are no operators of DirectML: what passes over a graph make of several.
 
-It is not in the table: neither ``dmlvk`` nor the reference, the eager functions or the command line show it.
+They are not in the table: neither ``dmlvk`` nor the reference, the eager functions or the command line show them.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from dmlvk.spec import constraints as _c
 from dmlvk.spec import schema as _s
@@ -24,7 +24,15 @@ NONE: Final = 15
 ROUND_TO_BFLOAT16: Final = 1 << 16
 """What the shader calls a FormatCast, which has no number among DirectML's operators."""
 
+_MOST_TENSORS: Final = 30
+"""The tensors that one launch has at most: 31 storage buffers is what Metal binds."""
+
 _FAMILIES = tuple(file.__name__ for file in (activation, elementwise, gradient, logical))
+
+
+def together(inputs: int) -> int:
+    """How often a launch can have a chain of so many inputs, each time of other tensors."""
+    return _MOST_TENSORS // (inputs + 1)
 
 
 @_c.constraint(
@@ -101,3 +109,67 @@ class PointwiseChain(
     def title(self) -> str:
         """The title with the operations: "PointwiseChain(ElementWiseMultiply, ActivationRelu)"."""
         return f"{super().title}({', '.join(operation.title for operation in self.operator_descs)})"
+
+
+@_c.constraint(
+    "tensors", "each output must have as many inputs as the others, and make a PointwiseChain with them, of the same types"
+)
+def _each(desc: MultiTensorChain) -> _s.Violation | None:
+    count, outputs = len(desc.input_tensors), len(desc.output_tensors)
+    inputs = count // outputs if outputs else 0
+    if not inputs or inputs * outputs != count or outputs > together(inputs):
+        return _s.Violation("input_tensors", count)
+    types = [tensor.data_type for tensor in desc.input_tensors]
+    for index, output in enumerate(desc.output_tensors):
+        if (output.data_type, types[index * inputs : (index + 1) * inputs]) != (
+            desc.output_tensors[0].data_type,
+            types[:inputs],
+        ):
+            return _s.Violation("output_tensors", output.data_type)
+    for chain in desc.chains():
+        chain.validate()
+    return None
+
+
+class MultiTensorChain(
+    _s.OperatorDesc,
+    internal=True,
+    in_place=("input_tensors",),
+    constraints=(_each,),
+    accepts=PointwiseChain.accepts,
+):
+    """The same ``PointwiseChain`` for each of several outputs, each with inputs of its own: an optimiser's step.
+
+    input_tensors: The inputs of the first output, then those of the second, and so on.
+    output_tensors: Up to 15 outputs of chains of one input, 10 of two, 7 of three, 6, 5 and 4 of six.
+    operator_descs, operands, numbers: Those of each chain.
+    """
+
+    input_tensors: tuple[TensorDesc, ...] = _s.input_tensor_array((*_s.FLOATS, _T.INT32))
+    output_tensors: tuple[TensorDesc, ...] = _s.output_tensor_array(_s.FLOATS)
+    operator_descs: tuple[_s.OperatorDesc, ...] = _s.operator_desc_array()
+    operands: tuple[int, ...] = _s.uint_array(())
+    numbers: tuple[float, ...] = _s.float_array(())
+
+    @property
+    def title(self) -> str:
+        """The title with the number of outputs and the operations: "MultiTensorChain(7 x ElementWiseAdd)"."""
+        operations = ", ".join(operation.title for operation in self.operator_descs)
+        return f"{super().title}({len(self.output_tensors)} x {operations})"
+
+    def chains(self) -> tuple[PointwiseChain, ...]:
+        """The chain of each output."""
+        program: dict[str, Any] = {name: getattr(self, name) for name in ("operator_descs", "operands", "numbers")}
+        return tuple(
+            PointwiseChain(
+                input_tensors=tuple(self.input_tensors[slot] for slot in sorted(self.overwritable(index))),
+                output_tensor=output,
+                **program,
+            )
+            for index, output in enumerate(self.output_tensors)
+        )
+
+    def overwritable(self, output: int) -> frozenset[int]:
+        """The inputs of an output's own chain."""
+        inputs = len(self.input_tensors) // len(self.output_tensors)
+        return frozenset(range(output * inputs, (output + 1) * inputs))

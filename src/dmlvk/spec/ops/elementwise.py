@@ -369,7 +369,7 @@ class ElementWisePow(
         _c.same_dimension_count(),
         _c.same_sizes(),
     ),
-    traits=_s.Traits(strided=True, beyond=_s.DOUBLE, separable=_s.everywhere),
+    traits=_s.Traits(strided=True, costly=True, beyond=_s.DOUBLE, separable=_s.everywhere),
 ):
     """y = x^e, in the type of x; e may have another type. 0^0 is 1.
 

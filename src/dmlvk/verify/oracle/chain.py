@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlvk.spec.ops import Cast
-from dmlvk.spec.ops.chain import FIRST_NUMBER, FIRST_RESULT, NONE, PointwiseChain
+from dmlvk.spec.ops.chain import FIRST_NUMBER, FIRST_RESULT, NONE, MultiTensorChain, PointwiseChain
 from dmlvk.verify.oracle import Scaled, oracle
 from dmlvk.verify.oracle.activation import FORMULAS, activated
 
@@ -30,3 +30,11 @@ def pointwise_chain(desc: PointwiseChain, *inputs: NDArray[Any]) -> NDArray[Any]
             result = function(operator, *given)
         known[FIRST_RESULT + index] = result.value if isinstance(result, Scaled) else result
     return np.asarray(known[FIRST_RESULT + len(desc.operator_descs) - 1])
+
+
+def multi_tensor_chain(desc: MultiTensorChain, *inputs: NDArray[Any]) -> tuple[NDArray[Any], ...]:
+    """``MultiTensorChain``: each output by itself."""
+    each = len(inputs) // len(desc.output_tensors)
+    return tuple(
+        pointwise_chain(chain, *inputs[index * each : (index + 1) * each]) for index, chain in enumerate(desc.chains())
+    )

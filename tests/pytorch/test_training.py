@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -126,3 +126,56 @@ def test_gradients_add_up_where_they_are_not_forgotten() -> None:
         for loss in pair.losses(torch.randn(5, 4)):
             loss.backward()
         _same(pair.gradients())
+
+
+_SIZES = [(16, 3, 3, 3), (16,), (32, 16), (10, 32), (10,), (1,)] * 4
+OPTIMISERS: dict[str, tuple[Callable[[Any], torch.optim.Optimizer], int]] = {
+    "SGD": (lambda own: torch.optim.SGD(own, 0.1), 3),
+    "SGD by lists": (lambda own: torch.optim.SGD(own, 0.1, momentum=0.9, weight_decay=0.01, foreach=True), 8),
+    "Adam": (lambda own: torch.optim.Adam(own, 0.01), 25),
+    "Adam by lists": (lambda own: torch.optim.Adam(own, 0.01, foreach=True), 25),
+    "AdamW": (lambda own: torch.optim.AdamW(own, 0.01, amsgrad=True), 30),
+    "RMSprop": (lambda own: torch.optim.RMSprop(own, 0.01), 9),
+}
+"""Optimisers, each with the most dispatches of a step of 24 parameters: what each would have of one, some times over."""
+
+
+@pytest.mark.parametrize("kind", OPTIMISERS)
+def test_an_optimiser_is_few_dispatches(kind: str) -> None:
+    make, most = OPTIMISERS[kind]
+    torch.manual_seed(0)
+    ours = [torch.nn.Parameter(torch.randn(size)) for size in _SIZES]
+    theirs = [torch.nn.Parameter(own.detach().clone()) for own in ours]
+    optimisers = [make(ours), make(theirs)]
+    step = torch.compile(optimisers[0].step, backend=dmlvk.torch.backend)
+    for _ in range(3):
+        for own, other in zip(ours, theirs, strict=True):
+            own.grad = torch.randn_like(own)
+            other.grad = own.grad.clone()
+        step()
+        optimisers[1].step()
+    for own, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(own.detach(), other.detach(), rtol=1e-5, atol=1e-5)
+    graph = dmlvk.torch.report().graphs[-1]
+    assert 0 < graph.dispatches <= most, f"{graph.dispatches} dispatches for {len(ours)} parameters"
+
+
+def test_a_scheduler_may_change_the_rate() -> None:
+    """PyTorch then hands over the numbers that follow from it as tensors of FLOAT64."""
+    torch.manual_seed(0)
+    ours = [torch.nn.Parameter(torch.randn(size)) for size in _SIZES[:5]]
+    theirs = [torch.nn.Parameter(own.detach().clone()) for own in ours]
+    optimisers = [torch.optim.AdamW(own, 0.1) for own in (ours, theirs)]
+    schedulers = [torch.optim.lr_scheduler.ExponentialLR(own, 0.5) for own in optimisers]
+    step = torch.compile(optimisers[0].step, backend=dmlvk.torch.backend)
+    for _ in range(4):
+        for own, other in zip(ours, theirs, strict=True):
+            own.grad = torch.randn_like(own)
+            other.grad = own.grad.clone()
+        step()
+        optimisers[1].step()
+        for scheduler in schedulers:
+            scheduler.step()
+    for own, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(own.detach(), other.detach(), rtol=1e-5, atol=1e-5)
+    assert len(dmlvk.torch.report().graphs) == 2, "one for the first rate, and one for all others"

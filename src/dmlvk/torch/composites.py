@@ -33,6 +33,15 @@ def _composite(*operators: Any) -> Callable[[Callable[..., Any]], Callable[..., 
     return register
 
 
+# -- arithmetic
+
+
+@_composite(_aten.lerp.Scalar)
+def _lerp(x: Tensor, end: Tensor, weight: float) -> Tensor:
+    """PyTorch's own decomposition makes a tensor of the number, and asks it on the device which formula to take."""
+    return x + (end - x) * weight if abs(weight) < 0.5 else end - (end - x) * (1 - weight)
+
+
 # -- views and places in memory
 
 

@@ -601,6 +601,8 @@ def silu(node: Conversion, x: Value) -> Value:
 
 
 @converter("prims.fma.default")
-def fma(node: Conversion, a: Value, b: Value, c: Value) -> Value:
-    product = node.elementwise(ops.ElementWiseMultiply, a, b)
-    return node.elementwise(ops.ElementWiseAdd, product, c)
+def fma(node: Conversion, a: Operand, b: Operand, c: Operand) -> Value:
+    """a b + c, of which PyTorch's optimisers give numbers for some; what the product rounds is rounded in float32."""
+    dtype = node.dtype
+    product = times(node, wide(node, node.tensor(a, dtype)), wide(node, node.tensor(b, dtype)))
+    return node.cast(plus(node, product, wide(node, node.tensor(c, dtype))), dtype)

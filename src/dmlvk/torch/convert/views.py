@@ -34,8 +34,10 @@ def expand(node: Conversion, x: Value, sizes: Sequence[int], *, implicit: bool =
     return x.broadcast_to(node.sizes)
 
 
-@converter("aten._to_copy.default")
-def to_copy(node: Conversion, x: Value, **options: object) -> Value:
+@converter("aten._to_copy.default", "prims.convert_element_type.default")
+def to_copy(node: Conversion, x: Value, dtype: object = None, **options: object) -> Value:
+    """The second one is how PyTorch hands over a number that has changed since a graph was compiled, such as a rate that a
+    scheduler lowers: as a tensor of FLOAT64."""
     return node.cast(x, node.dtype)
 
 

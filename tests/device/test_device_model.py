@@ -7,6 +7,7 @@ import dataclasses
 import os
 import pathlib
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -64,12 +65,12 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-class _Updated:
-    """A device under the next version of its driver."""
+class _Changed:
+    """A device of which some things are told otherwise, as after an update of its driver."""
 
-    def __init__(self, own: Any) -> None:
+    def __init__(self, own: Any, told: dict[str, Any]) -> None:
         self._own = own
-        self.driver_version = own.driver_version + 1
+        self.__dict__.update(told)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._own, name)
@@ -90,13 +91,25 @@ def test_a_broken_file_is_measured_anew(unknown: pathlib.Path, measured: list[st
     assert len(measured) == 1
 
 
-def test_another_driver_is_measured_anew(
-    unknown: pathlib.Path, measured: list[str], monkeypatch: pytest.MonkeyPatch
+def next_version(own: Any) -> _Changed:
+    return _Changed(own, {"driver_version": own.driver_version + 1})
+
+
+def twice_as_wide(own: Any) -> _Changed:
+    return _Changed(own, {"limits": {**own.limits, "subgroupSize": 2 * own.limits["subgroupSize"]}})
+
+
+@pytest.mark.parametrize("changed", [next_version, twice_as_wide])
+def test_another_driver_or_size_of_subgroups_is_measured_anew(
+    unknown: pathlib.Path,
+    measured: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    changed: Callable[[Any], _Changed],
 ) -> None:
     device = dmlvk.Device(mask=dmlvk.Mask())
     assert device.capabilities.model.processors == 10
-    old, updated = kept(device.info), [_Updated(own) for own in opening._physical_devices()]
-    monkeypatch.setattr(opening, "_physical_devices", lambda: updated)
+    old, others = kept(device.info), [changed(own) for own in opening._physical_devices()]
+    monkeypatch.setattr(opening, "_physical_devices", lambda: others)
     assert dmlvk.Device(mask=dmlvk.Mask()).capabilities.model.processors == 20
     assert sorted(unknown.glob("model*")) == sorted((old, kept(device.info)))
     assert len(measured) == 2

@@ -538,15 +538,19 @@ def cache_folder() -> pathlib.Path:
 
 
 def _cached_file(info: DeviceInfo, kind: str, suffix: str) -> pathlib.Path | None:
-    """The file of what is kept of this device under this driver; None, with a warning, where the folder cannot be made."""
+    """The file of what is kept of this device under this driver and its size of subgroups; None, with a warning, where the
+    folder cannot be made.
+
+    Some drivers take the size from the environment (Mesa's LP_NATIVE_VECTOR_WIDTH), and no pipeline cache tells it.
+    """
     try:
         folder = cache_folder()
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, RuntimeError) as error:
         warnings.warn(f"dmlvk keeps no pipeline cache: {error}", RuntimeWarning, stacklevel=4)
         return None
-    version = _physical_devices()[info.index].driver_version
-    return folder / f"{kind}-{info.uuid}-{version:08x}.{suffix}"
+    physical = _physical_devices()[info.index]
+    return folder / f"{kind}-{info.uuid}-{physical.driver_version:08x}-{int(physical.limits['subgroupSize'])}.{suffix}"
 
 
 def _cooperative_matrices(physical: _native.PhysicalDevice) -> tuple[CooperativeMatrix, ...]:

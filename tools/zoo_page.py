@@ -27,7 +27,7 @@ detectors at most 2 % of the detections may differ in box, label, score or mask;
 
 Times are the caller's, arrays in and arrays out, in milliseconds. The columns of rivals say how many times ours theirs is; a
 rival that is wrong stands in brackets.
-{beside}
+Nothing else runs meanwhile: several files are made ready at a time, and then timed one after another.
 Dispatches are those of a run, and host reads the times that it waits for computed values. "-": not exported or not timed;
 the reasons are below the table, and of a wrong file how far others are off. One file of each architecture is timed{earlier}.
 
@@ -35,8 +35,6 @@ the reasons are below the table, and of a wrong file how far others are off. One
 | --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |
 """
 
-ALONE = "Nothing else runs meanwhile: several files are made ready at a time, and then timed one after another."
-NOT_ALONE = "Other processes load models on the same GPU meanwhile, for ours and theirs alike."
 
 Row = dict[str, Any]
 
@@ -59,7 +57,6 @@ def page() -> str:
         driver=machine["driver"],
         torch=torch,
         summary="\n".join(f"- {line}" for line in figures),
-        beside=ALONE if found.get("timed_alone") else NOT_ALONE,
         earlier=f"; the others ran at commit {', '.join(commits)}" if commits else "",
     )
     lines = [_line(files) for files in by_name.values()]

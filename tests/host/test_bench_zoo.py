@@ -309,13 +309,12 @@ def test_the_page_has_a_line_for_what_was_timed_beside_some_rivals(
     late = {"architecture": "b", "kind": "video", "exporter": "dynamo", "left_out": "export: 9 s were over"}
     file = tmp_path / "zoo.json"
     machine = {"device": "a GPU", "driver": "1"}
-    file.write_text(json.dumps({"machine": machine, "timed_alone": True, "rows": [row, late]}))
+    file.write_text(json.dumps({"machine": machine, "rows": [row, late]}))
     monkeypatch.setattr(zoo_page, "RESULTS", file)
     page = zoo_page.page()
     assert "| a | video | - | right | 9 | 0 | 2.00 | - | 1.50 | (4.50) |" in page
     assert "| b | video | - | - | - | - | - | - | - | - |" in page
     assert "- left out: 1 files, export: 9 s were over" in page
-    assert zoo_page.ALONE in page and zoo_page.NOT_ALONE not in page
 
 
 def test_what_excuses_a_file_is_the_rule_of_the_kept_results() -> None:

@@ -97,7 +97,7 @@ def run(options: Options) -> int:
     zoo = _Zoo(options, {one.name: one.kind for one in wanted}, described["commit"], until)
 
     def found() -> dict[str, Any]:
-        return {"machine": described, "timed_alone": True, "rows": list(zoo.rows.values())}
+        return {"machine": described, "rows": list(zoo.rows.values())}
 
     done = UntilInterrupted(zoo.done())
     for _ in done:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -18,6 +19,11 @@ _OF_CONSTANTS: Final = ("aten.lift.default", "aten.lift_fresh.default")
 
 def decompositions() -> dict[Any, Callable[..., Any]]:
     """PyTorch's decompositions and ours, without those of operators that have a row."""
+    return dict(_decompositions())
+
+
+@functools.cache  # PyTorch takes 0.1 s to make its own, and each operator on tensors of the device is a graph
+def _decompositions() -> dict[Any, Callable[..., Any]]:
     table = {
         **torch._decomp.decomposition_table,
         **torch._decomp.core_aten_decompositions(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cProfile
 import pathlib
 import time
 from collections.abc import Sequence
@@ -83,9 +84,22 @@ def test_the_host_s_part_of_a_call_is_measured_at_both_doors(
 ) -> None:
     status, results = bench(tmp_path, "--suite", "host")
     assert status == 0 and not results.problems and not results.launches
-    assert [row.name for row in results.host] == [host.GRAPH, host.SESSION]
+    assert [row.name for row in results.host] == [host.GRAPH, host.SESSION, host.GRAPH_OF_NUMPY, host.SESSION_OF_NUMPY]
     assert all(row.dispatches == 300 and row.us > 0 for row in results.host)
     assert str(results.host[0]) in capsys.readouterr().out
+
+
+def test_a_call_of_a_graph_costs_the_host_no_more_than_one_of_a_session(device: dmlvk.Device) -> None:
+    for kind in host.calls(device):
+        counts = []
+        for call in kind.values():
+            for _ in range(4):  # fills caches
+                call()
+            with cProfile.Profile() as profile:
+                call()
+            counts.append(sum(entry.callcount for entry in profile.getstats()))  # type: ignore[attr-defined]
+        graph, session = counts
+        assert graph <= 1.1 * session
 
 
 def test_the_host_s_time_ends_where_the_call_returns(device: dmlvk.Device) -> None:

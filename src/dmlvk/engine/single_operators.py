@@ -122,4 +122,4 @@ def bound(array: StoredArray) -> BoundRange:
     """The range of an array's bytes: its own or, where they cannot be bound, those of a copy made on the device."""
     buffer, offset, _ = array.binding()
     assert buffer is not None, "an array has memory"
-    return BoundRange(buffer, offset, array.desc.total_tensor_size_in_bytes)
+    return BoundRange(buffer, offset, -(-array.span_in_bytes // 4) * 4)

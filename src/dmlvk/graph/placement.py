@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
@@ -189,12 +190,20 @@ def _block(uses: Sequence[Lifetime]) -> list[Lifetime]:
         starting.setdefault(use.offset, []).append(use)
     edges = sorted({edge for use in uses for edge in (use.offset, use.offset + use.nbytes)})
     block: list[Lifetime] = []
-    over: list[Lifetime] = []
+    # Of the uses over the bytes, each with its end: the first to begin and the last to go on are on top. One that ends below
+    # goes when it comes to the top, so that many parts of a whole cost no more each than few.
+    firsts: list[tuple[int, int]] = []
+    lasts: list[tuple[int, int]] = []
     for start, end in itertools.pairwise(edges):
-        over = [use for use in (*over, *starting.get(start, ())) if end <= use.offset + use.nbytes]
-        if not over:
+        for use in starting.get(start, ()):
+            heapq.heappush(firsts, (use.first, use.offset + use.nbytes))
+            heapq.heappush(lasts, (-use.last, use.offset + use.nbytes))
+        for heap in (firsts, lasts):
+            while heap and heap[0][1] < end:
+                heapq.heappop(heap)
+        if not firsts:
             continue
-        first, last = min(use.first for use in over), max(use.last for use in over)
+        first, last = firsts[0][0], -lasts[0][0]
         before = block[-1] if block else None
         if before is not None and (before.first, before.last, before.offset + before.nbytes) == (first, last, start):
             block[-1] = before._replace(nbytes=before.nbytes + end - start)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 ARENA_ALIGNMENT: Final = 256
@@ -190,12 +190,15 @@ class _Taken:
                 return self.lowest(part, offset)
         return offset
 
-    def _around(self, part: Lifetime) -> Iterator[_Span]:
+    def _around(self, part: Lifetime) -> list[_Span]:
         """The spans around those of a lifetime, the longest first."""
-        for level in range(self._top, 0, -1):
-            for index in {part.first >> level, part.last >> level}:
-                if not part.first <= index << level <= part.last + 1 - (1 << level):
-                    yield level, index
+        first, last = part.first, part.last
+        return [
+            (level, index)
+            for level in range(self._top, 0, -1)
+            for index in {first >> level, last >> level}
+            if not first <= index << level <= last + 1 - (1 << level)
+        ]
 
     def _tell(self, part: Lifetime) -> None:
         """Lets the spans of a lifetime learn what is taken throughout those around them."""
@@ -211,17 +214,19 @@ _Span = tuple[int, int]
 """Level and index of 2**level steps, from 2**level * index on."""
 
 
-def _spans(part: Lifetime) -> Iterator[_Span]:
+def _spans(part: Lifetime) -> list[_Span]:
     """The fewest spans that are just a part's lifetime."""
+    found: list[_Span] = []
     first, end, level = part.first, part.last + 1, 0
     while first < end:
         if first & 1:
-            yield level, first
+            found += [(level, first)]
             first += 1
         if end & 1:
             end -= 1
-            yield level, end
+            found += [(level, end)]
         first, end, level = first >> 1, end >> 1, level + 1
+    return found
 
 
 def _length(block: Block) -> int:

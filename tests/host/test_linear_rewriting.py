@@ -126,6 +126,30 @@ def growing(length: int) -> Graph:
     return joins(length, read_between=True)
 
 
+def gates(length: int) -> Graph:
+    """Products with a gate, each of what the one before makes."""
+    steps, fed = Steps(), Storage(NBYTES)
+    storage = fed
+    weights = TensorDesc(F32, (8, 8))
+    product = ops.Gemm(a_tensor=TENSOR, b_tensor=weights, output_tensor=TENSOR)
+    swish = ops.ActivationSwish(input_tensor=TENSOR, output_tensor=TENSOR, sigmoid_input_scale=1.0)
+    multiply = ops.ElementWiseMultiply(a_tensor=TENSOR, b_tensor=TENSOR, output_tensor=TENSOR)
+    for _ in range(length):  # four steps each: a search through all steps for a gate shows
+        one, other = (
+            steps.add(product, storage, Storage(256, np.ones((8, 8), np.float32)), None)  # type: ignore[arg-type]
+            for _ in range(2)
+        )
+        storage = steps.add(multiply, steps.add(swish, one), other)
+    return Graph(steps, fed, [storage])
+
+
+def optimiser(length: int) -> Graph:
+    """The same chain of many tensors."""
+    steps, fed = Steps(), Storage(NBYTES)
+    ends = [steps.add(RELU, steps.add(SUM, fed, Storage(NBYTES))) for _ in range(length // 2)]
+    return Graph(steps, fed, ends)
+
+
 def constants(length: int) -> Graph:
     """What is computed of constants, and so once."""
     steps, fed = Steps(), Storage(NBYTES)
@@ -148,7 +172,7 @@ def calls(work: Callable[[], object]) -> int:
     return sum(entry.callcount for entry in profile.getstats())  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("make", [chain, branches, pieces, outputs, skips, joins, growing, constants])
+@pytest.mark.parametrize("make", [chain, branches, pieces, outputs, skips, joins, growing, gates, optimiser, constants])
 def test_a_step_takes_as_many_calls_in_a_longer_graph(make: Callable[[int], Graph]) -> None:
     few, many = make(FEW), make(FEW * TIMES)
     rewrite(make(FEW))  # fills caches

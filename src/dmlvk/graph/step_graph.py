@@ -73,6 +73,8 @@ class StepGraph:
         self._originals = list(steps)
         self._heirs: dict[Step, tuple[Step, ...]] = {}
         self._last_readers: dict[Storage, Step] = {}
+        self._steps: tuple[Step, ...] | None = None  # in order, until one comes or goes
+        self._has_no_dead_steps = False  # for sure
         for step in self._originals:
             self._insert(step, None)
         if keeps_dead_steps:
@@ -80,6 +82,7 @@ class StepGraph:
 
     def _insert(self, step: Step, after: Step | None) -> None:
         """Puts a step before another, or, before None, at the end."""
+        self._steps, self._has_no_dead_steps = None, False
         before = self._before[after]
         self._after[before], self._before[step] = step, before
         self._after[step], self._before[after] = after, step
@@ -89,6 +92,7 @@ class StepGraph:
 
     def _remove(self, step: Step) -> Step | None:
         """Takes a step out; returns the one behind it, None at the end."""
+        self._steps, self._has_no_dead_steps = None, False
         before, after = self._before.pop(step), self._after.pop(step)
         self._guarantees.pop(step, None)
         self._after[before], self._before[after] = after, before
@@ -103,14 +107,16 @@ class StepGraph:
     # -- questions
 
     @property
-    def steps(self) -> list[Step]:
-        """The steps as they are now, in order: a list that later changes leave as it is."""
-        found = []
-        step = self._after[None]
-        while step is not None:
-            found.append(step)
-            step = self._after[step]
-        return found
+    def steps(self) -> tuple[Step, ...]:
+        """The steps as they are now, in order."""
+        if self._steps is None:
+            found = []
+            step = self._after[None]
+            while step is not None:
+                found.append(step)
+                step = self._after[step]
+            self._steps = tuple(found)
+        return self._steps
 
     def __contains__(self, step: Step) -> bool:
         return step in self._after
@@ -193,12 +199,18 @@ class StepGraph:
     # -- changes
 
     def remove_dead_steps(self) -> None:
-        """Removes the steps whose results nobody reads, and those that only they read."""
+        """Removes the steps whose results nobody reads, and those that only they read. Costs nothing where no step has come
+        or gone since there were none, as after a pass that changed nothing."""
+        if self._has_no_dead_steps:
+            return
+        dead = []
         for step in reversed(self.steps):
             if not any(self._is_needed(storage) for storage in step.written()):
+                dead.append(step)
                 self._remove(step)
                 readers = (self._last_readers.get(storage) for storage in step.written())
                 self._heirs[step] = tuple(dict.fromkeys(filter(None, readers)))
+        self._has_no_dead_steps = not dead
 
     def _is_needed(self, storage: Storage) -> bool:
         """Whether a storage is read: by a step, by the caller, or, where it outlives a run, by the next one; or others are
@@ -246,7 +258,8 @@ class StepGraph:
         return self._memory[key]
 
     def replace(self, old: Sequence[Step], *new: Step, early: bool = False) -> None:
-        """Puts steps where the last of some others was, or with ``early`` the first; ``old`` are given in their order."""
+        """Puts steps where the last of ``old`` was, which is the last of them in the graph, too; with ``early`` where the
+        first was, which is the first there."""
         after = None
         for step in reversed(old) if early else old:
             after = self._remove(step)

@@ -48,8 +48,7 @@ def fuse_gates(graph: StepGraph) -> None:
             activated = _activated(graph, own)
             fused = activated and _fused(graph, step, activated, other)
             if fused:
-                old, new = fused
-                graph.replace([member for member in graph.steps if member in old], new)
+                graph.replace(*fused)
                 break
 
 
@@ -100,9 +99,9 @@ def _is_slope(step: Step) -> bool:
     return is_near(numbers[0], _TO_SIGMOID * 0.044715) and is_near(numbers[1], _TO_SIGMOID)
 
 
-def _fused(graph: StepGraph, multiply: Step, activated: _Activated, other: Operand) -> tuple[set[Step], Step] | None:
-    """The steps that a product with a gate replaces, and the product; None where there is none."""
-    x, inner = activated.x, {*activated.steps, multiply}
+def _fused(graph: StepGraph, multiply: Step, activated: _Activated, other: Operand) -> tuple[tuple[Step, ...], Step] | None:
+    """The steps that a product with a gate replaces, ``multiply`` at the end, and the product; None where there is none."""
+    x, inner = activated.x, (*activated.steps, multiply)
     result = multiply.desc.tensor("output_tensor")
     if x.storage is None or other.storage is None or x.storage in graph.outputs or other.storage in graph.outputs:
         return None
@@ -117,13 +116,13 @@ def _fused(graph: StepGraph, multiply: Step, activated: _Activated, other: Opera
     assert first is not None and second is not None, "just asked"
     if first is second:
         product = _halved(graph, first, (x.storage, other.storage))
-        old = inner | {first} | ({product} if product else set())
+        old = (*filter(None, (product,)), first, *inner)
     else:
         both = [first, second]
         if not all(_takes_a_gate(own.desc) and is_joinable(graph, own) for own in both) or not are_alike(both):
             return None
         product, _ = joined(graph, both)
-        old = inner | {first, second}
+        old = (first, second, *inner)
     if product is None:
         return None
     *rows, columns = product.desc.tensor("output_tensor").sizes

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+from dmlvk.graph.collector import collector_waits
 from dmlvk.graph.passes import optimized
 from dmlvk.graph.placement import Placement
 from dmlvk.graph.step import Step, Storage
@@ -23,6 +24,7 @@ from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.tensor import TensorDesc
 
 FEW, TIMES = 80, 4
+THRESHOLDS = gc.get_threshold()
 MOST = 4.5
 """How many calls a graph of ``TIMES`` as many steps may take for one of a small one; by squares they were 16."""
 F32, NBYTES = TensorDataType.FLOAT32, 128
@@ -222,6 +224,63 @@ def test_a_node_takes_as_many_calls_in_a_longer_model() -> None:
     few, many = model(FEW), model(FEW * TIMES)
     trace(few)  # fills caches
     assert calls(lambda: trace(many)) <= MOST * calls(lambda: trace(few))
+
+
+def test_the_collector_waits_while_a_model_is_traced_and_goes_on() -> None:
+    data, full = model(FEW), []
+
+    def collected(phase: str, info: dict[str, int]) -> None:
+        full.append(info["generation"])
+
+    try:
+        gc.callbacks.append(collected)
+        gc.set_threshold(1, 1, 1)  # otherwise a collection for every object
+        loaded = load_model(data)
+        network = Network(loaded)
+        network.trace_whole({"x": (4, 8)}, {})
+    finally:
+        gc.set_threshold(*THRESHOLDS)
+        gc.callbacks.remove(collected)
+    assert len(full) < 100
+    assert gc.isenabled()
+
+
+def test_the_collector_goes_on_after_an_error_and_stays_off_where_it_was() -> None:
+    found = []
+
+    @collector_waits
+    def fails() -> None:
+        found.append(gc.isenabled())
+        raise ValueError
+
+    @collector_waits
+    def inside() -> None:
+        with pytest.raises(ValueError):
+            fails()
+        found.append(gc.isenabled())
+
+    inside()
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        inside()
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+    assert found == [False] * 4
+
+
+def test_a_node_takes_as_much_time_in_a_longer_model() -> None:
+    few, many = model(400), model(400 * TIMES)
+
+    def seconds(data: bytes) -> float:
+        gc.collect()
+        start = time.process_time()
+        trace(data)
+        return time.process_time() - start
+
+    seconds(few)
+    assert any(seconds(many) <= MOST * seconds(few) for _ in range(5))  # a busy machine slows memory, never all of five
 
 
 def test_a_step_takes_as_much_time_in_a_longer_graph() -> None:

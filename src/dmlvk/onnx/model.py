@@ -18,6 +18,7 @@ import onnx.defs
 import onnx.inliner
 import onnx.numpy_helper
 
+from dmlvk.graph.collector import collector_waits
 from dmlvk.onnx.external import is_external, nodes_within, read_external, tensors
 from dmlvk.onnx.precision import in_float32
 from dmlvk.onnx.saved_by_runtime import completed
@@ -222,6 +223,7 @@ class Model:
 MOST_FUNCTION_NODES: Final = 1 << 16
 
 
+@collector_waits
 def load_model(
     source: Source,
     *,

@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from dmlvk.engine.trace import Label, Numbers, Region, Spec, Trace
+from dmlvk.graph.collector import collector_waits
 from dmlvk.graph.connected import connected
 from dmlvk.graph.passes import optimized
 from dmlvk.graph.step import Origin, Step
@@ -137,6 +138,7 @@ class Network:
         ModelError: a node that does not fit its constants.
     """
 
+    @collector_waits
     def __init__(
         self,
         model: Model,
@@ -345,6 +347,7 @@ class Network:
         specs = {name: (types[name], sizes[name]) for name in self.whole.inputs if name not in self.host_inputs}
         return self.trace(self.whole, specs, host_feeds)
 
+    @collector_waits
     def trace(self, region: Region, specs: Mapping[str, Spec], host_values: Mapping[str, Array | Numbers]) -> Trace:
         """The trace of a region for inputs of these types and sizes.
 

@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 
 from dmlvk.graph.passes import PASSES, optimized
+from dmlvk.graph.passes.match import Operand, product
 from dmlvk.graph.step import Step, Storage
+from dmlvk.graph.step_graph import StepGraph
 from dmlvk.spec import ops
 from dmlvk.spec.enums import MatrixTransform, TensorDataType
 from dmlvk.spec.gate import Gate
 from dmlvk.spec.ops.matmul import GemmGate
+from dmlvk.spec.ops.rotary import RotaryEmbedding
 from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.tensor import TensorDesc
 
@@ -157,3 +160,54 @@ def test_images_of_whole_words_of_channels_move(channels: int, moves: bool) -> N
     steps = [Step("", desc, (tensors[i], weights, None), (tensors[i + 1],)) for i in range(2)]
     first, _ = _after("channels_last", steps, [tensors[2]])
     assert (first.tensor("output_tensor").strides is not None) == moves
+
+
+@pytest.mark.parametrize(("count", "is_followed"), [(15, True), (16, True), (17, False)])
+def test_a_product_is_followed_through_sixteen_multiplications(count: int, is_followed: bool) -> None:
+    """What the first of 17 computes stays one operand."""
+    x = TensorDesc(F32, (4, 4))
+    desc = ops.ElementWiseMultiply(a_tensor=x, b_tensor=x, output_tensor=x)
+    last, steps = _storage(x), []
+    for _ in range(count):
+        made = _storage(x)
+        steps.append(Step("", desc, (last, _storage(x)), (made,)))
+        last = made
+    graph = StepGraph(steps, [last])
+    operands = product(graph, Operand(last, x)).operands
+    assert len(operands) == min(count, 16) + 1
+    assert (not any(graph.writer(own.storage) for own in operands)) == is_followed
+
+
+@pytest.mark.parametrize(("depth", "recognised"), [(1, True), (3, True), (4, False)])
+def test_a_table_is_recognised_behind_three_operators(depth: int, recognised: bool) -> None:
+    """x cos + turned(x) sin, by a table of one half twice and so many operators of it."""
+    x, half, table = (TensorDesc(F32, sizes) for sizes in ((1, 2, 4, 8), (1, 2, 4, 4), (1, 1, 4, 8)))
+    quarter = TensorDesc(F32, (1, 1, 4, 4))
+    spread = TensorDesc(F32, x.sizes, (32, 0, 8, 1))
+    fed, angles = _storage(x), _storage(quarter)
+    first, second, negative, turned = _storage(half), _storage(half), _storage(half), _storage(x)
+    twice = _storage(table)
+    steps = [
+        Step("", ops.Split(input_tensor=x, output_tensors=(half, half), axis=3), (fed,), (first, second)),
+        Step("", ops.ElementWiseNegate(input_tensor=half, output_tensor=half), (second,), (negative,)),
+        Step("", ops.Join(input_tensors=(half, half), output_tensor=x, axis=3), (negative, first), (turned,)),
+        Step("", ops.Join(input_tensors=(quarter, quarter), output_tensor=table, axis=3), (angles, angles), (twice,)),
+    ]
+
+    def computed(rows: list[type[OperatorDesc]]) -> Storage:
+        last = twice
+        for row in rows:
+            made = _storage(table)
+            steps.append(Step("", row(input_tensor=table, output_tensor=table), (last,), (made,)))
+            last = made
+        return last
+
+    cosines, sines = (computed([row] * depth) for row in (ops.ElementWiseCos, ops.ElementWiseSin))
+    one, other, result = _storage(x), _storage(x), _storage(x)
+    multiply = ops.ElementWiseMultiply(a_tensor=x, b_tensor=spread, output_tensor=x)
+    steps += [
+        Step("", multiply, (fed, cosines), (one,)),
+        Step("", multiply, (turned, sines), (other,)),
+        Step("", ops.ElementWiseAdd(a_tensor=x, b_tensor=x, output_tensor=x), (one, other), (result,)),
+    ]
+    assert any(isinstance(desc, RotaryEmbedding) for desc in _after("rotary", steps, [result])) == recognised

@@ -16,7 +16,7 @@ from dmlvk.spec.ops.rotary import RotaryEmbedding
 from dmlvk.spec.schema import FLOATS
 from dmlvk.spec.tensor import TensorDesc, element_bits
 
-_DEEPEST: Final = 4
+_DEEPEST: Final = 3
 """The most operators between a concatenation and a table: a cosine, a cast, a scale."""
 
 
@@ -175,7 +175,7 @@ def _each_twice(graph: StepGraph, part: Operand, *, interleaved: bool, depth: in
         both = (values[..., ::2], values[..., 1::2]) if interleaved else (values[..., :half], values[..., half:])
         return bool(np.array_equal(*both))
     writer = graph.writer(part.storage)
-    if writer is None or depth == 0 or interleaved or last != 1 or any(stride % size for stride in strides):
+    if writer is None or interleaved or last != 1 or any(stride % size for stride in strides):
         return False
     output = writer.desc.output_slots()[0].tensor
     if output is None or output.sizes[-1] != size or not view_of(output).is_packed:
@@ -187,7 +187,11 @@ def _each_twice(graph: StepGraph, part: Operand, *, interleaved: bool, depth: in
     ]
     if isinstance(writer.desc, ops.Join):
         return writer.desc.axis == output.dimension_count - 1 and len(inputs) == 2 and inputs[0] == inputs[1]
-    return writer.desc.traits.pointwise and all(
-        graph.number(*other) is not None or _each_twice(graph, other, interleaved=interleaved, depth=depth - 1)
-        for other in inputs
+    return (
+        depth > 0
+        and writer.desc.traits.pointwise
+        and all(
+            graph.number(*other) is not None or _each_twice(graph, other, interleaved=interleaved, depth=depth - 1)
+            for other in inputs
+        )
     )

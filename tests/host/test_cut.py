@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from plans import check_plan
 
 from dmlvk.devices.capabilities import Capabilities
-from dmlvk.kernels.common.plan import Range, Source
-from dmlvk.kernels.lowering import lower
+from dmlvk.kernels.common.plan import Dispatch, Range, Source
+from dmlvk.kernels.lowering import lower, possible_rules
 from dmlvk.spec import ops
-from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.enums import AxisDirection, TensorDataType
 from dmlvk.spec.errors import UnsupportedError
 from dmlvk.spec.ops.root_mean_square import RootMeanSquare
 from dmlvk.spec.tensor import TensorDesc, element_bits
@@ -48,3 +49,23 @@ def test_a_row_that_has_one_mean_is_not_cut() -> None:
     desc = RootMeanSquare(input_tensor=tensor, output_tensor=tensor, epsilon=1e-5)
     with pytest.raises(UnsupportedError):
         lower(desc, Capabilities(storage_buffer_bytes=4096))
+
+
+def test_a_forced_rule_that_the_last_part_cannot_have() -> None:
+    """Two of three columns lie side by side, and the last one alone does not: it has the rule that is chosen for it."""
+    column = TensorDesc(TensorDataType.FLOAT32, (512, 3))
+    desc = ops.CumulativeProduct(
+        input_tensor=column,
+        output_tensor=column,
+        axis=0,
+        axis_direction=AxisDirection.INCREASING,
+        has_exclusive_product=False,
+    )
+    caps = Capabilities(storage_buffer_bytes=4096)
+    for rule in possible_rules(desc, caps):
+        plan = lower(desc, caps, force=rule)
+        check_plan(plan, caps)
+        scans = [
+            item.kernel.kernel for item in plan.dispatches if isinstance(item, Dispatch) and "scan" in item.kernel.kernel
+        ]
+        assert scans[-1] == "scan_rows" and scans[0] == ("scan_rows" if rule == "rows" else "scan_columns")

@@ -113,13 +113,22 @@ def lower(desc: OperatorDesc, caps: Capabilities, *, force: str = "") -> Plan:
     desc = newest(desc)
     if cut := _parts(desc, caps):
         return joined(
-            cut, lambda part: lower(part, caps, force=force), lambda slab: _copied(slab, desc.dml_name, caps), caps
+            cut,
+            lambda part: lower(part, caps, force=_forced(part, caps, force)),
+            lambda slab: _copied(slab, desc.dml_name, caps),
+            caps,
         )
     lowering, problem = _problem(desc, caps)
     name = force or choose(lowering.rules, problem, caps).name
     plan = lowering.schedules[name](desc, problem, caps)
     _check_dispatches(desc, plan, caps)
     return plan
+
+
+def _forced(part: OperatorDesc, caps: Capabilities, force: str) -> str:
+    """The rule to use for a part where one is forced. The last part may be too small for it: then it has the one that is
+    chosen."""
+    return force if force and force in possible_rules(part, caps) else ""
 
 
 def pieces(desc: OperatorDesc) -> Sequence[Piece]:

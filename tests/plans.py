@@ -98,7 +98,7 @@ def check_plan(plan: Plan, caps: Capabilities) -> None:
         if isinstance(launch, Dispatch):
             spec = KERNELS[launch.kernel.kernel]
             assert len(launch.bindings) == len(spec.buffers)
-            words = pipeline_words(launch.kernel)
+            words = module_words(launch.kernel.kernel, launch.kernel.variant)
             for slot, part in enumerate(launch.bindings):
                 assert part.offset % words.get(slot, 1) == 0, "a range starts with a whole word of its kernel's"
             assert all(1 <= count <= most for count, most in zip(launch.grid, caps.workgroup_counts, strict=True))
@@ -113,7 +113,7 @@ def check_range(part: Range, size: int) -> None:
     assert part.offset + part.nbytes <= size
 
 
-@functools.cache
+@functools.lru_cache(1 << 14)
 def check_pipeline(kernel: KernelVariant, caps: Capabilities) -> None:
     spec = KERNELS[kernel.kernel]
     given = dict(kernel.constants)
@@ -128,12 +128,12 @@ def check_pipeline(kernel: KernelVariant, caps: Capabilities) -> None:
 
 
 @functools.cache
-def pipeline_words(kernel: KernelVariant) -> dict[int, int]:
-    """The bytes of what the pipeline loads and stores at once, by binding."""
-    return storage_words(spirv(kernel.kernel, kernel.variant))
+def module_words(kernel: str, variant: tuple[tuple[str, str], ...]) -> dict[int, int]:
+    """The bytes of what a variant of a kernel loads and stores at once, by binding, whatever the pipeline's constants."""
+    return storage_words(spirv(kernel, variant))
 
 
-@functools.cache
+@functools.lru_cache(1 << 14)
 def pipeline_shared_bytes(kernel: KernelVariant) -> int:
     """The shared memory that a workgroup of the pipeline takes."""
     names = [name for name, _ in KERNELS[kernel.kernel].constants]

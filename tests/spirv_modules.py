@@ -103,6 +103,8 @@ def _declarations(module: bytes) -> _Declarations:
     in_functions = False
     for opcode, operands in instructions(module):
         in_functions = in_functions or opcode == OP_FUNCTION
+        if in_functions and found.shared.keys() == found.used:  # the rest of the module, most of it, has nothing to say
+            break
         if in_functions:
             found.used.update(found.shared.keys() & set(operands))
         elif opcode == OP_DECORATE and operands[1] == SPEC_ID:
@@ -128,6 +130,8 @@ def storage_words(module: bytes) -> dict[int, int]:
     for opcode, operands in instructions(module):
         if opcode == OP_CAPABILITY and operands[0] == COOPERATIVE_MATRIX:
             least = 16
+        elif opcode == OP_FUNCTION:  # all declarations stand before the first
+            break
         elif opcode == OP_DECORATE and operands[1] == ARRAY_STRIDE:
             steps[operands[0]] = operands[2]
         elif opcode == OP_DECORATE and operands[1] == BINDING:

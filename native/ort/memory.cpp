@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <stdexcept>
 #include <utility>
 
@@ -86,7 +87,7 @@ void DeviceMemory::free(uint64_t address) {
     }
     const uint64_t bytes = found->second.bytes;
     known_.erase(known_.lower_bound(address), known_.lower_bound(address + bytes));
-    if (kept_bytes_ + bytes <= most_kept_) {
+    if (sessions_ > 0 && kept_bytes_ + bytes <= most_kept_) {
         kept_[bytes].emplace_back(address, std::move(found->second));
         kept_bytes_ += bytes;
     } else {
@@ -96,7 +97,7 @@ void DeviceMemory::free(uint64_t address) {
     blocks_.erase(found);
 }
 
-void DeviceMemory::keep_only(Held* device) {
+void DeviceMemory::begin_session(Held* device) {
     std::vector<Block> dropped;  // Freed without the mutex.
     std::lock_guard<std::mutex> lock(mutex_);
     for (auto& [bytes, same] : kept_) {
@@ -109,6 +110,26 @@ void DeviceMemory::keep_only(Held* device) {
         }
         same.erase(others, same.end());
     }
+    sessions_++;
+}
+
+void DeviceMemory::end_session() {
+    Kept dropped;  // Freed without the mutex.
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (--sessions_ > 0) {
+        return;
+    }
+    try {
+        for (const auto& [bytes, same] : kept_) {
+            for (const auto& kept : same) {
+                spare_[bytes].push_back(kept.first);
+            }
+        }
+    } catch (const std::bad_alloc&) {
+        // The addresses that are left are not given again, and there are plenty.
+    }
+    std::swap(dropped, kept_);
+    kept_bytes_ = 0;
 }
 
 Place DeviceMemory::at(uint64_t address, uint64_t bytes) const {

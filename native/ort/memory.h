@@ -64,8 +64,11 @@ class DeviceMemory {
         return placed(made(whole), whole);
     }
     void free(uint64_t address);
-    /// Frees kept memory that is not of this device object: one of the same GPU that was opened before, and may be lost.
-    void keep_only(Held* device);
+    /// A session begins on this device object. Kept memory of others is freed: of the same GPU that was opened before, and may
+    /// be lost.
+    void begin_session(Held* device);
+    /// A session ends. After the last one nothing is kept: its memory, and the device with it, would stay with nobody.
+    void end_session();
     /// Where an address of this device is; throws std::runtime_error where nothing is. The buffer lives as long as its memory
     /// is not freed.
     Place at(uint64_t address, uint64_t bytes) const;
@@ -90,6 +93,8 @@ class DeviceMemory {
         uint64_t bytes;
     };
 
+    using Kept = std::unordered_map<uint64_t, std::vector<std::pair<uint64_t, Block>>>;
+
     static uint64_t rounded(uint64_t bytes);
     /// The address of kept memory of a size; 0 where there is none.
     uint64_t reused(uint64_t bytes);
@@ -99,8 +104,9 @@ class DeviceMemory {
     mutable std::mutex mutex_;
     uint64_t next_;
     std::map<uint64_t, Block> blocks_;
-    std::unordered_map<uint64_t, std::vector<std::pair<uint64_t, Block>>> kept_;  // By size.
+    Kept kept_;  // By size. Only while there are sessions.
     uint64_t kept_bytes_ = 0;
+    uint32_t sessions_ = 0;
     std::unordered_map<uint64_t, std::vector<uint64_t>> spare_;  // Addresses without memory, by size.
     std::map<uint64_t, std::string> known_;
 };

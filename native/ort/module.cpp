@@ -860,6 +860,9 @@ struct Provider : OrtEp {
         };
     }
     ~Provider() {
+        if (memory != nullptr) {
+            memory->end_session();
+        }
         OrtStatus* failed = guarded(ort, [&] { session.attr("close")(); });
         if (failed != nullptr) {  // There is nobody left to tell.
             ort.api.ReleaseStatus(failed);
@@ -908,6 +911,7 @@ struct Provider : OrtEp {
     const Interface& ort;
     const Memories& memories;
     const OrtMemoryInfo* const info;  // Of the session's device, if that is one of those that it was given.
+    DeviceMemory* memory = nullptr;   // That one's, once the session has begun there.
     nb::object session;
     OrtStatus* failure = nullptr;
     bool has_taken = false;
@@ -1024,7 +1028,9 @@ struct Factory : OrtEpFactory {
         }
         auto made = std::make_unique<Provider>(ort, memories, info, std::move(session));
         if (info != nullptr) {
-            memories.add(uuid, 0).keep_only(made->device.get());
+            DeviceMemory& memory = memories.add(uuid, 0);
+            memory.begin_session(made->device.get());
+            made->memory = &memory;
         }
         return made.release();
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
@@ -514,6 +515,31 @@ def test_sessions_that_are_closed_leave_nothing_behind(opened: Opened, device: d
         opened(model).run(None, {"x": x})
         taken.append({key: device.memory()[key] for key in ("live", "weights", "temporary", "parameters")})
     assert taken[20] == taken[-1]
+
+
+@beyond_1_23_0
+def test_freed_memory_goes_with_the_last_session(opened: Opened) -> None:
+    """What ONNX Runtime frees is kept for its next tensor, and only for as long as there is a session to have one."""
+    device = dmlvk.default_device()
+
+    def live() -> int:
+        gc.collect()
+        memory = device.memory()
+        return memory["live"] - memory["parameters"]
+
+    before = live()
+    model = model_of([helper.make_node("Neg", ["x"], ["y"])], {"x": ["n"]}, ["y"])
+    x = np.ones(1 << 20, np.float32)
+    sessions = [opened(model), opened(model)]
+    for session in sessions:
+        session.run(None, {"x": x})
+    del session
+    sessions.pop()
+    assert live() >= before + x.nbytes
+    value = sessions[0].run_with_ort_values(None, {"x": onnxruntime.OrtValue.ortvalue_from_numpy(x)})
+    sessions.pop()
+    del value
+    assert live() == before
 
 
 @pytest.mark.full

@@ -158,14 +158,14 @@ PROBLEMS: dict[str, dict[str, Any]] = {
 def test_agrees_with_float64(device: dmlvk.Device, name: str) -> None:
     desc, arrays = problem(**PROBLEMS[name])
     cache = tuple(arrays[own] for own in _CACHE) if desc.past_key_tensor is None else None
-    expected, *held = cached_attention(desc, *(arrays.get(own) for own in _INPUTS), cache=cache)
+    expected, keys, values = cached_attention(desc, *(arrays.get(own) for own in _INPUTS), cache=cache)
     half = desc.tensor("output_tensor").data_type is TensorDataType.FLOAT16
     ulp = 2.0**-11 if half else 2.0**-22
     rules = ("step", "naive") if name in QUICK else possible_rules(desc, device.capabilities)
     for rule in rules:
         y, *caches = run(device, desc, arrays, rule)
         assert np.all(np.abs(y - expected.value) <= ulp * (np.abs(expected.value) + 4 * expected.magnitude)), rule
-        for found, wanted in zip(caches, held, strict=True):
+        for found, wanted in zip(caches, (keys.value, values), strict=True):
             np.testing.assert_allclose(found, wanted, rtol=ulp, atol=2 * ulp, err_msg=rule)
 
 

@@ -12,7 +12,6 @@ import dmlvk
 from dmlvk.kernels.cached_attention.rules import CACHED_ATTENTION
 from dmlvk.kernels.common.registry import LOWERINGS, lowering_of
 from dmlvk.kernels.lowering import newest
-from dmlvk.kernels.root_mean_square.rules import ROOT_MEAN_SQUARE
 from dmlvk.verify.cases import all_cases
 from dmlvk.verify.cases.problem import build, variations
 from dmlvk_bench.problems import all_problems
@@ -37,13 +36,10 @@ NEVER_CHOSEN = {
     # Sizes and layouts that neither the benchmark nor the quick cases have; the other cases run them.
     *(("AveragePooling1", "window"), ("AveragePoolingGrad", "elements"), ("MaxPoolingGrad", "indices")),
     *(("Convolution", "vector"), ("LocalResponseNormalizationGrad", "staged_groups"), ("ReverseSubsequences", "rows")),
-    *(("PointwiseChain", "elements"), ("PointwiseChain", "runs"), ("ValueScale2d", "channels")),
+    *(("PointwiseChain", "runs"), ("ValueScale2d", "channels")),
     *(("ResampleGrad1", "elements"), ("ResampleGrad1", "shared")),
-    # Rows of our own, of which neither has any.
-    *(("LinearAttention", "columns"), ("RotaryEmbedding", "pairs"), ("SampleToken", "histograms")),
-    ("ResampleWeights", "weights"),
     *(("CachedAttention", rule.name) for rule in CACHED_ATTENTION if rule.name not in OF_PROMPTS),
-    *(("RootMeanSquare", rule.name) for rule in ROOT_MEAN_SQUARE),
+    ("RootMeanSquare", "twice"),
 }
 """Rules, with their row, that no problem of the benchmark and no quick case gives to any of the four devices."""
 

@@ -1,4 +1,4 @@
-"""Cases of the convolution."""
+"""Cases of the convolution, and of a row of our own that adds to one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from dmlvk.spec import ops
 from dmlvk.spec.enums import ConvolutionDirection, ConvolutionMode, TensorDataType
+from dmlvk.spec.ops.convolution import ConvolutionAdd
 from dmlvk.verify.cases.model import Case, OperatorCases, Tolerance
 
 _FORWARD_1: Mapping[str, tuple[int, ...]] = {
@@ -27,26 +28,35 @@ def _case(
     *,
     bias: int = 0,
     output: tuple[int, ...] = (),
+    addend: tuple[int, ...] = (),
     quick: bool = False,
     layouts: bool = True,
     **attributes: object,
 ) -> Case:
-    """``bias`` is its channel count, 0 for none; ``output`` the sizes where they are not inferred."""
+    """``bias`` is its channel count, 0 for none; ``output`` the sizes where they are not inferred; ``addend`` those of what
+    is added."""
     inputs = {"input_tensor": x, "filter_tensor": w}
     if bias:
         inputs["bias_tensor"] = (1, bias) + (1,) * (len(x) - 2)
+    if addend:
+        inputs["addend_tensor"] = addend
     common = {3: _FORWARD_1, 4: _FORWARD_2, 5: _FORWARD_3}[len(x)]
     outputs = {"output_tensor": output} if output else {}
     return Case(name, inputs, {**common, **attributes}, outputs, quick=quick, layouts=layouts)
 
 
+# At the magnitude of the summed terms. Adding n products in float32 errs by at most n / 2 ULP of it, and by about
+# sqrt(n) / 2 of the partial sums where rounding errors are of either sign: under 4 for the few hundred terms of these cases.
+# FLOAT16 sums in float32 too, so only the final rounding shows.
+_TOLERANCE = {TensorDataType.FLOAT32: Tolerance(8), TensorDataType.FLOAT16: Tolerance(1)}
+# Winograd's transforms mix a block's inputs: 13 shown of 16 channels, where few of them are under the window. (Of many
+# channels the errors are those of plain sums.)
+_RULE_TOLERANCE = {"winograd": {TensorDataType.FLOAT32: Tolerance(16)}}
+
 CASES = (
     OperatorCases(
         ops.Convolution,
-        # At the magnitude of the summed terms. Adding n products in float32 errs by at most n / 2 ULP of it, and by
-        # about sqrt(n) / 2 of the partial sums where rounding errors are of either sign: under 4 for the few hundred
-        # terms of these cases. FLOAT16 sums in float32 too, so only the final rounding shows.
-        {TensorDataType.FLOAT32: Tolerance(8), TensorDataType.FLOAT16: Tolerance(1)},
+        _TOLERANCE,
         (
             _case("3x3", (2, 3, 7, 11), (5, 3, 3, 3), bias=5, quick=True, start_padding=(1, 1), end_padding=(1, 1)),
             _case("1x1", (2, 17, 5, 13), (33, 17, 1, 1), bias=33),
@@ -259,8 +269,35 @@ CASES = (
             _case("backward 1-D", (1, 3, 7), (3, 2, 4), strides=(3,), direction=_BACKWARD),
             _case("backward 3-D", (1, 2, 3, 2, 3), (2, 3, 2, 2, 3), strides=(2, 1, 2), direction=_BACKWARD),
         ),
-        # Winograd's transforms mix a block's inputs: 13 shown of 16 channels, where few of them are under the window.
-        # (Of many channels the errors are those of plain sums.)
-        rule_tolerance={"winograd": {TensorDataType.FLOAT32: Tolerance(16)}},
+        rule_tolerance=_RULE_TOLERANCE,
+    ),
+    OperatorCases(
+        ConvolutionAdd,
+        _TOLERANCE,
+        (
+            _case("1x1", (2, 17, 5, 13), (33, 17, 1, 1), bias=33, addend=(2, 33, 5, 13), quick=True, layouts=False),
+            _case(
+                "3x3, fused relu",
+                (1, 32, 9, 8),
+                (34, 32, 3, 3),
+                bias=34,
+                addend=(1, 34, 9, 8),
+                start_padding=(1, 1),
+                end_padding=(1, 1),
+                fused_activation=ops.ActivationRelu(),
+                layouts=False,
+            ),
+            _case(
+                "groups, stride 2",
+                (1, 32, 9, 9),
+                (48, 16, 3, 3),
+                addend=(1, 48, 4, 4),
+                strides=(2, 2),
+                group_count=2,
+                layouts=False,
+            ),
+        ),
+        every_rule=False,
+        rule_tolerance=_RULE_TOLERANCE,
     ),
 )

@@ -1,9 +1,11 @@
-"""Cases of the matrix product."""
+"""Cases of the matrix product, and of rows of our own that add or gate."""
 
 from __future__ import annotations
 
 from dmlvk.spec import ops
 from dmlvk.spec.enums import MatrixTransform, TensorDataType
+from dmlvk.spec.gate import Gate
+from dmlvk.spec.ops.matmul import GemmAdd, GemmGate
 from dmlvk.verify.cases.model import Case, OperatorCases, Tolerance
 
 
@@ -15,6 +17,7 @@ def _case(
     *,
     batch: tuple[int, ...] = (),
     c: bool = False,
+    addend: bool = False,
     a_transposed: bool = False,
     b_transposed: bool = False,
     quick: bool = False,
@@ -27,20 +30,24 @@ def _case(
     }
     if c:
         inputs["c_tensor"] = (*batch, rows, columns)
+    if addend:
+        inputs["addend_tensor"] = (*batch, rows, columns)
     transforms = {"trans_a": MatrixTransform(int(a_transposed)), "trans_b": MatrixTransform(int(b_transposed))}
     return Case(name, inputs, {**transforms, **attributes}, quick=quick, layouts=layouts)
 
 
+# At the magnitude of the summed terms: at most n / 2 ULP for a float32 sum of n products, and far less where rounding errors
+# are of either sign. The broadcast layout can make all products of a sum equal, and then they are not: 4.4 ULP for 19
+# products. FLOAT64 is summed in float64 as FLOAT32 is in float32.
+_TOLERANCE = {
+    **dict.fromkeys((TensorDataType.FLOAT64, TensorDataType.FLOAT32), Tolerance(8)),
+    TensorDataType.FLOAT16: Tolerance(1),
+}
+
 CASES = (
     OperatorCases(
         ops.Gemm,
-        # At the magnitude of the summed terms: at most n / 2 ULP for a float32 sum of n products, and far less where
-        # rounding errors are of either sign. The broadcast layout can make all products of a sum equal, and then they
-        # are not: 4.4 ULP for 19 products. FLOAT64 is summed in float64 as FLOAT32 is in float32.
-        {
-            **dict.fromkeys((TensorDataType.FLOAT64, TensorDataType.FLOAT32), Tolerance(8)),
-            TensorDataType.FLOAT16: Tolerance(1),
-        },
+        _TOLERANCE,
         (
             _case("small", 5, 7, 11, c=True, quick=True),
             # Sizes that are no multiples of anything, then whole quads in both directions, then one past a tile's sizes.
@@ -73,6 +80,29 @@ CASES = (
             _case("fused softmax", 11, 9, 21, c=True, fused_activation=ops.ActivationSoftmax()),
             _case("fused softmax by its axis", 5, 9, 16, batch=(2,), fused_activation=ops.ActivationSoftmax1(axes=(2,))),
             _case("fused clip", 11, 9, 21, c=True, fused_activation=ops.ElementWiseClip(min=-1.0, max=0.5), layouts=False),
+        ),
+    ),
+    OperatorCases(
+        GemmAdd,
+        _TOLERANCE,
+        (
+            _case("small", 5, 7, 11, c=True, addend=True, quick=True),
+            _case("whole tiles", 64, 48, 96, addend=True, layouts=False),
+            _case("three rows, B transposed", 3, 65, 37, c=True, addend=True, b_transposed=True, alpha=0.5),
+            _case("one row, whole quads", 1, 256, 64, addend=True, layouts=False),
+            _case("batch of three", 9, 17, 10, batch=(3,), c=True, addend=True),
+            _case("fused relu", 11, 9, 21, c=True, addend=True, fused_activation=ops.ActivationRelu(), layouts=False),
+        ),
+        every_rule=False,
+    ),
+    OperatorCases(
+        GemmGate,
+        _TOLERANCE,
+        (
+            _case("three rows", 3, 65, 48, gate=Gate.SILU, quick=True),
+            _case("three rows, B transposed", 3, 64, 32, b_transposed=True, gate=Gate.GELU),
+            _case("many rows", 33, 40, 64, gate=Gate.SILU),
+            _case("batch of two", 2, 24, 16, batch=(2,), gate=Gate.GELU),
         ),
     ),
 )

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dmlvk.spec.enums import AxisDirection, InterpolationMode, TensorDataType
-from dmlvk.spec.ops.resample import Resample, Resample1, Resample2, Resample3, Upsample2d
+from dmlvk.spec.ops.resample import Resample, Resample1, Resample2, Resample3, ResampleWeights, Upsample2d
 from dmlvk.spec.schema import Size2D
 from dmlvk.verify.cases.model import NUMPY_TYPES, Array, Case, Domain, OperatorCases, Tolerance
 
@@ -205,6 +205,20 @@ _UPSAMPLED = tuple(
     for sizes, size in (((2, 3, 5, 7), Size2D(2, 3)), ((2, 3, 2, 3, 16), Size2D(4, 1)))
 )
 
+
+def _weights(name: str, inputs: int, outputs: int, *, filter_scale: float = 1.0, quick: bool = False, **flags: bool) -> Case:
+    attributes: dict[str, object] = {
+        "scale": outputs / inputs,
+        "input_pixel_offset": 0.5,
+        "output_pixel_offset": -0.5,
+        "filter_scale": filter_scale,
+        "coefficient": -0.75,
+        **dict.fromkeys(("cubic", "inside_only", "normalized"), False),
+        **flags,
+    }
+    return Case(name, {}, attributes, {"output_tensor": (outputs, inputs)}, quick=quick)
+
+
 CASES = (
     OperatorCases(Upsample2d, _TOLERANCE, _UPSAMPLED, every_rule=False),
     OperatorCases(Resample, _TOLERANCE, tuple(_without(case, *_OFFSETS) for case in _PLAIN), every_rule=False),
@@ -216,4 +230,15 @@ CASES = (
     ),
     OperatorCases(Resample2, _TOLERANCE, (_TWICE, *_ROUNDED[:2]), every_rule=False),
     OperatorCases(Resample3, _TOLERANCE, (*_SHARED, *_SHIFTED, *_ROUNDED, *_ANTIALIASED)),
+    OperatorCases(
+        ResampleWeights,
+        # At the size of the kernel's terms, which cancel.
+        {TensorDataType.FLOAT32: Tolerance(16), TensorDataType.FLOAT16: Tolerance(1)},
+        (
+            _weights("cubic", 7, 11, cubic=True, quick=True),
+            _weights("cubic, cut off", 13, 5, cubic=True, inside_only=True, normalized=True),
+            _weights("cubic, widened", 13, 5, filter_scale=5 / 13, cubic=True, normalized=True),
+            _weights("linear, widened", 12, 4, filter_scale=1 / 3, inside_only=True, normalized=True),
+        ),
+    ),
 )

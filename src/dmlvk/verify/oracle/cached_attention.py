@@ -27,17 +27,22 @@ def cached_attention(
     bias: Array | None,
     sinks: Array | None,
     cache: tuple[Array, Array] | None = None,
-) -> tuple[Scaled, Array, Array]:
-    """Errors count at the size of the summed terms. ``cache`` is what the cache holds before, where there is no past."""
+) -> tuple[Scaled, Scaled, Array]:
+    """Errors count at the size of the summed terms, of turned keys too. ``cache`` is what the cache holds before, where
+    there is no past."""
     batch, rows, heads, _ = query.shape
     group = heads // key.shape[2]
     keys, values = (np.zeros(desc.tensor(f"cache_{name}_tensor").sizes) for name in ("key", "value"))
+    key_sizes = np.zeros_like(keys)
     capacity = keys.shape[2]
     before = np.clip(lengths.astype(np.int64), 0, capacity)
     places = before[:, None] + np.arange(rows) if positions is None else positions
-    query, key = (_turned(desc, x.astype(np.float64), places, cosines, sines) for x in (query, key))
-    for whole, past, held, new in zip(
-        (keys, values), (past_key, past_value), cache or (None, None), (key, value), strict=True
+    query, _ = _turned(desc, query.astype(np.float64), places, cosines, sines)
+    key, turned_sizes = _turned(desc, key.astype(np.float64), places, cosines, sines)
+    for whole, past, held, new in (
+        (keys, past_key, cache and cache[0], key),
+        (values, past_value, cache and cache[1], value),
+        (key_sizes, None, None, turned_sizes),
     ):
         if held is not None:
             whole[:] = held
@@ -64,20 +69,23 @@ def cached_attention(
         weights /= weights.sum() + np.exp(sink - peak)
         output[entry, row, head] = weights @ own_values
         magnitude[entry, row, head] = (weights * (1 + sizes)) @ np.abs(own_values)
-    return Scaled(output, magnitude), keys, values
+    return Scaled(output, magnitude), Scaled(keys, key_sizes), values
 
 
-def _turned(desc: CachedAttention, x: Array, places: Array, cosines: Array | None, sines: Array | None) -> Array:
-    """The elements of each head turned by pairs."""
+def _turned(
+    desc: CachedAttention, x: Array, places: Array, cosines: Array | None, sines: Array | None
+) -> tuple[Array, Array]:
+    """The elements of each head turned by pairs, and the size of the terms of each."""
     if cosines is None or sines is None:
-        return x
+        return x, np.abs(x)
     pairs = cosines.shape[1]
     rows = np.clip(places, 0, len(cosines) - 1)
     c, s = (table.astype(np.float64)[rows][:, :, None] for table in (cosines, sines))
     first, second = (
         (slice(0, 2 * pairs, 2), slice(1, 2 * pairs, 2)) if desc.interleaved else (slice(pairs), slice(pairs, 2 * pairs))
     )
-    result = x.copy()
-    result[..., first] = x[..., first] * c - x[..., second] * s
-    result[..., second] = x[..., first] * s + x[..., second] * c
-    return result
+    a, b = x[..., first], x[..., second]
+    result, sizes = x.copy(), np.abs(x)
+    result[..., first], result[..., second] = a * c - b * s, a * s + b * c
+    sizes[..., first], sizes[..., second] = np.abs(a * c) + np.abs(b * s), np.abs(a * s) + np.abs(b * c)
+    return result, sizes

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from dmlvk.spec.enums import ConvolutionDirection, ConvolutionMode, TensorDataType
 from dmlvk.spec.ops.convolution import Convolution as ConvolutionDesc
+from dmlvk.spec.ops.convolution import ConvolutionAdd
 from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.tensor import TensorDesc
 from dmlvk.verify.oracle import Scaled, oracle
@@ -66,13 +67,19 @@ def _sums(desc: ConvolutionDesc, x: Array, w: Array, output_sizes: tuple[int, ..
     return canvas[(..., *kept)]
 
 
-def convolution(desc: ConvolutionDesc, x: Array, w: Array, bias: Array | None) -> Scaled:
+def convolution(desc: ConvolutionDesc, x: Array, w: Array, bias: Array | None, addend: Array | None = None) -> Scaled:
     sizes = desc.tensor("output_tensor").sizes
     computed = tuple(size - padding for size, padding in zip(sizes[2:], desc.output_padding, strict=True))
     x, w = x.astype(np.float64), w.astype(np.float64)
     offset = np.zeros(1) if bias is None else bias.astype(np.float64)
     total = _sums(desc, x, w, computed).reshape(*sizes[:2], *computed) + offset
     terms = _sums(desc, np.abs(x), np.abs(w), computed).reshape(*sizes[:2], *computed) + np.abs(offset)
+    if addend is not None:
+        total, terms = total + addend.astype(np.float64), terms + np.abs(addend.astype(np.float64))
     value, magnitude = activated(desc.fused_activation, total, terms)
     padding = [(0, 0)] * 2 + [(0, extra) for extra in desc.output_padding]
     return Scaled(np.pad(value, padding), np.pad(magnitude, padding))
+
+
+def convolution_add(desc: ConvolutionAdd, x: Array, w: Array, bias: Array | None, addend: Array) -> Scaled:
+    return convolution(desc, x, w, bias, addend)

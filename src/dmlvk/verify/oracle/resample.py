@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlvk.spec.enums import AxisDirection, InterpolationMode
-from dmlvk.spec.ops.resample import Resample, Resample1, Resample2, Resample3, Upsample2d
+from dmlvk.spec.ops.resample import Resample, Resample1, Resample2, Resample3, ResampleWeights, Upsample2d
 from dmlvk.verify.oracle import Scaled
 
 Array = NDArray[Any]
@@ -114,3 +114,33 @@ def resample(desc: Resample, x: Array) -> Scaled | Array:
 def upsample2d(desc: Upsample2d, x: Array) -> Scaled | Array:
     """``Upsample2d``."""
     return resample(desc.upgrade(), x)
+
+
+def _cubic(distance: float, a: float) -> float:
+    """The cubic convolution kernel."""
+    if distance <= 1:
+        return ((a + 2) * distance - (a + 3)) * distance**2 + 1
+    return ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a if distance < 2 else 0.0
+
+
+def resample_weights(desc: ResampleWeights) -> Scaled:
+    """``ResampleWeights``. Errors count at the size of the kernel's terms, divided by what a row's weights are."""
+    outputs, inputs = desc.tensor("output_tensor").sizes
+    scale = _scale(desc.scale, inputs, outputs)
+    before, after = (_simplest(offset) for offset in (desc.input_pixel_offset, desc.output_pixel_offset))
+    reach = math.ceil((2 if desc.cubic else 1) / desc.filter_scale)
+    matrix = np.zeros((outputs, inputs))
+    sizes = np.ones_like(matrix)
+    for o in range(outputs):
+        x = (o - after) / scale - before
+        first = math.floor(x)
+        for tap in range(first + 1 - reach, first + reach + 1):
+            if desc.inside_only and not 0 <= tap < inputs:
+                continue
+            distance = abs(float(tap - x)) * desc.filter_scale
+            weight = _cubic(distance, desc.coefficient) if desc.cubic else max(1 - distance, 0.0)
+            matrix[o, min(max(tap, 0), inputs - 1)] += weight
+        if desc.normalized:
+            total = matrix[o].sum()
+            matrix[o], sizes[o] = matrix[o] / total, sizes[o] / abs(total)
+    return Scaled(matrix, sizes)

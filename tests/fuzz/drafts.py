@@ -25,6 +25,7 @@ ROWS: Final = {row.__name__: row for row in all_cases()}
 NAMES: Final[dict[str, Any]] = {
     **vars(enums),
     **{kind.__name__: kind for kind in (schema.ScaleBias, schema.Size2D, TensorDesc, NumberFormat, Fraction, Decimal)},
+    **{spec.enumeration.__name__: spec.enumeration for row in ROWS.values() for spec in row.fields if spec.enumeration},
     "np": np,
     "inf": np.inf,
     "nan": np.nan,

@@ -259,6 +259,7 @@ MET: list[tuple[Limitation, OperatorDesc]] = [
     ),
     (LOOP_ROUNDS, _weights(0.5, 2.0**-16)),
     (POSITIONS, _weights(2.0**-32, 1.0)),
+    (POSITIONS, _weights(0.5, 1e-40)),
     (
         LOOP_ROUNDS,
         ops.RoiPooling(

@@ -15,6 +15,7 @@ from dmlvk.kernels.resample_weights.rules import RESAMPLE_WEIGHTS, WeightsProble
 from dmlvk.spec.ops.resample import ResampleWeights
 
 _WORKGROUP = 128
+_MOST_REACH = 2**30
 
 
 def _problem(desc: ResampleWeights) -> WeightsProblem:
@@ -26,6 +27,9 @@ def _weights(desc: ResampleWeights, problem: WeightsProblem, caps: Capabilities)
     outputs, inputs = output.sizes
     found = positions(inputs, outputs, desc.scale, desc.input_pixel_offset, desc.output_pixel_offset, operator=desc.dml_name)
     step, start, parts = (1, 0, 1) if found is None else found[:3]
+    if problem.reach > _MOST_REACH:
+        rule = f"a filter may reach at most {_MOST_REACH} elements to either side; its scale is {desc.filter_scale:g}"
+        raise POSITIONS.error(rule, desc.dml_name)
     check_rounds(2 * problem.reach, caps, desc.dml_name)
     count = outputs * inputs
     step_whole, step_part = divmod(step, parts)

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
+from faults.layer import environment as layer_environment
+from faults.layer import missing
 
 import dmlvk
 import dmlvk.torch
@@ -97,3 +103,76 @@ def test_memory_is_freed_with_the_last_tensor() -> None:
 def test_an_operator_without_a_converter_is_refused() -> None:
     with pytest.raises(UnsupportedError, match=r"prims\.bessel_j0\.default"):
         torch.special.bessel_j0(X.to("dmlvk"))
+
+
+WHEN_LOST = """
+import torch
+import dmlvk, dmlvk.torch
+from faults.layer import Layer
+
+
+def refused(call):
+    try:
+        call()
+    except Exception as error:
+        found = getattr(error, "inner_exception", error)
+        assert isinstance(found, dmlvk.DeviceLostError), repr(error)
+    else:
+        raise AssertionError("the lost device works")
+
+
+def placed():
+    return torch.linspace(-2, 2, 12).reshape(3, 4).to("dmlvk").requires_grad_()
+
+
+def by_operators(x):
+    return (x * x).sigmoid()
+
+
+def step(x):
+    loss = compiled(x).sum()
+    loss.backward()
+    return x.grad.cpu()
+
+
+compiled = torch.compile(lambda x: torch.relu(x) * x, backend="dmlvk")
+named = torch.compile(lambda x: torch.relu(x) + x, backend="dmlvk", options={"device": 0})
+host = torch.linspace(-2, 2, 12)
+x = placed()
+wanted = by_operators(x).cpu(), step(x), named(host)
+before = dmlvk.default_device()
+layer = Layer()
+layer.plan("vkQueueSubmit", 1, 1, "VK_ERROR_DEVICE_LOST")
+refused(lambda: by_operators(x).cpu())
+assert layer.fired == 1
+layer.count()
+refused(lambda: by_operators(x).cpu())
+refused(lambda: step(x))
+refused(x.detach().cpu)
+for _ in range(2):
+    new = placed()
+    assert dmlvk.default_device() is not before
+    assert torch.equal(by_operators(new).cpu(), wanted[0])
+    assert torch.equal(step(new), wanted[1])
+    refused(lambda: by_operators(x).cpu())
+    refused(lambda: step(x))
+layer.plan("vkQueueSubmit", 1, 1, "VK_ERROR_DEVICE_LOST")
+refused(lambda: named(host))
+layer.count()
+assert torch.equal(named(host), wanted[2])
+assert torch.equal(by_operators(new).cpu(), wanted[0])
+print("the end")
+"""
+
+
+@pytest.mark.slow
+def test_a_lost_device_is_left_behind() -> None:
+    """What was on it says so. New tensors are on a new device, where compiled functions run without being compiled anew."""
+    if why := missing():
+        pytest.skip(why)
+    folder = str(Path(__file__).parents[1])
+    environment = {**os.environ, **layer_environment()}
+    environment["PYTHONPATH"] = os.pathsep.join([folder, *filter(None, [environment.get("PYTHONPATH")])])
+    program = [sys.executable, "-c", WHEN_LOST]
+    ended = subprocess.run(program, capture_output=True, text=True, timeout=300, check=False, env=environment)
+    assert (ended.returncode, ended.stdout) == (0, "the end\n"), ended.stderr

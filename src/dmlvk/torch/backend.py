@@ -53,11 +53,21 @@ class Options(NamedTuple):
             return self.device
         return default_device() if self.device is None else _opened(self.device)
 
+    @property
+    def renews(self) -> bool:
+        """Whether a new device takes the place of one that is lost: not of one that is given as such."""
+        return not isinstance(self.device, ComputeDevice)
 
-@functools.cache
+
+_devices: dict[Any, Device] = {}
+
+
 def _opened(choice: Any) -> Device:
-    """One device for all graphs that name the same one."""
-    return Device(choice)
+    """One device for all graphs that name the same one, and another one after it was lost."""
+    found = _devices.get(choice)
+    if found is None or found.native.lost:
+        found = _devices[choice] = Device(choice)
+    return found
 
 
 def backend(
@@ -91,31 +101,37 @@ def backend(
 def compiled(
     module: fx.GraphModule, inputs: Sequence[Any], *, options: Options, kind: str
 ) -> Callable[[list[Any]], list[Any]]:
-    """A graph of core operators as a function of a list of tensors, which it empties."""
+    """A graph of core operators as a function of a list of tensors, which it empties. After its device was lost it is made
+    anew on the one that has taken that one's place."""
     kept_from = _forward_outputs() if kind == "forward" else None
-    if options.allow_fallback and missing_operators(module.graph):
-        return _boxed(MixedGraph(options.opened(), module, kind, kept_from))
     is_backward = kind == "backward"
-    graph = DeviceGraph(
-        options.opened(),
-        module,
-        kind,
-        kept_from,
-        repeats=kind != "inference",
-        lent_from=0 if is_backward else kept_from,
-        fixed=() if is_backward else _fixed_inputs(),
-    )
-    note(graph)
-    return _boxed(graph)
+    fixed = () if is_backward else _fixed_inputs()
+    is_mixed = options.allow_fallback and bool(missing_operators(module.graph))
 
+    def made() -> DeviceGraph | MixedGraph:
+        if is_mixed:
+            return MixedGraph(options.opened(), module, kind, kept_from)
+        graph = DeviceGraph(
+            options.opened(),
+            module,
+            kind,
+            kept_from,
+            repeats=kind != "inference",
+            lent_from=0 if is_backward else kept_from,
+            fixed=fixed,
+        )
+        note(graph)
+        return graph
 
-def _boxed(graph: Callable[[list[Any]], list[Any]]) -> Callable[[list[Any]], list[Any]]:
-    """The graph as a function that PyTorch calls with a list of all arguments, and not with each."""
+    graph = made()
 
     def call(args: list[Any]) -> list[Any]:
+        nonlocal graph
+        if graph.device.native.lost and options.renews:
+            graph = made()  # PyTorch need not trace anew what it has traced
         return graph(args)
 
-    call._boxed_call = True  # type: ignore[attr-defined]
+    call._boxed_call = True  # type: ignore[attr-defined]  # PyTorch calls it with a list of all arguments, and not with each
     return call
 
 

@@ -291,6 +291,8 @@ class DeviceGraph:
         if is_on_device(tensor):
             array = array_of(tensor, apart=stays)
             if array.device is not self.device:
+                array.device.require_alive()
+                self.device.require_alive()
                 raise UnsupportedError(f"a tensor is on {array.device}, and the graph on {self.device}")
             array = array.transpose(*lies.order) if lies.order else array
             if not array.is_packed or not array.is_bindable:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from dmlvk.engine.default_device import default_device
 from dmlvk.engine.numpy_types import data_type_of
 from dmlvk.engine.single_operators import packed
 from dmlvk.engine.transfer import tensor_bytes
+from dmlvk.runtime.device import ComputeDevice
 from dmlvk.spec.tensor import packed_strides
 from dmlvk.torch.calls import DeviceGraph
 from dmlvk.torch.decompositions import decompositions
@@ -112,11 +113,12 @@ class _Operator:
     """An operator for arguments of certain types and sizes.
 
     Args:
+        device: The device.
         target: The operator.
         args, options: Its arguments; of tensors types and sizes matter.
     """
 
-    def __init__(self, target: Any, args: tuple[Any, ...], options: dict[str, Any]) -> None:
+    def __init__(self, device: ComputeDevice, target: Any, args: tuple[Any, ...], options: dict[str, Any]) -> None:
         leaves, tree = pytree.tree_flatten((args, options))
         places = [index for index, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
         self.returns_arguments = any(item.alias_info is not None for item in target._schema.returns)
@@ -133,7 +135,7 @@ class _Operator:
         samples = [torch.empty_strided(own.shape, own.stride(), dtype=own.dtype, device="meta") for own in tensors]
         self.shape: Any = None
         module = _traced(function, samples, self)
-        self.graph = DeviceGraph(default_device(), module, "operator", 0, binds=True)
+        self.graph = DeviceGraph(device, module, "operator", 0, binds=True)
 
 
 def _traced(function: Callable[..., Any], samples: Sequence[torch.Tensor], operator: _Operator) -> fx.GraphModule:
@@ -148,7 +150,23 @@ def _traced(function: Callable[..., Any], samples: Sequence[torch.Tensor], opera
     return module
 
 
-_operators: OrderedDict[Any, _Operator] = OrderedDict()
+class _Operators(NamedTuple):
+    """The operators of a device that have run."""
+
+    device: ComputeDevice
+    known: OrderedDict[Any, _Operator]
+
+
+_operators: list[_Operators] = []
+"""Those of the default device: one, once there is one."""
+
+
+def _known_operators() -> _Operators:
+    """Of the default device's; after a loss that is another one, and none are known."""
+    device = default_device()
+    if not _operators or _operators[0].device is not device:
+        _operators[:] = [_Operators(device, OrderedDict())]
+    return _operators[0]
 
 
 def _key(leaf: Any) -> Any:
@@ -167,15 +185,16 @@ def _run(target: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
     given = [gapped.get(id(tensor), tensor) for tensor in tensors]
     substitute = iter(given)
     key = (target, tree, *(_key(next(substitute) if isinstance(leaf, torch.Tensor) else leaf) for leaf in leaves))
-    known = _operators.get(key)
+    device, operators = _known_operators()
+    known = operators.get(key)
     if known is None:
         substitute = iter(given)
         replaced = [next(substitute) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
-        known = _Operator(target, *pytree.tree_unflatten(replaced, tree))
-        _operators[key] = known
-        while len(_operators) > _KEPT:
-            _operators.popitem(last=False)
-    _operators.move_to_end(key)
+        known = _Operator(device, target, *pytree.tree_unflatten(replaced, tree))
+        operators[key] = known
+        while len(operators) > _KEPT:
+            operators.popitem(last=False)
+    operators.move_to_end(key)
     results = known.graph([*given])
     for tensor in written:
         if id(tensor) in gapped:

@@ -24,9 +24,13 @@ class MixedGraph:
         module: The graph, of core operators.
         kind: What the graph is for, as reports name it.
         kept_from: The outputs from which on all stay where they are. None if there are none.
+
+    Attributes:
+        device: As given.
     """
 
     def __init__(self, device: ComputeDevice, module: fx.GraphModule, kind: str, kept_from: int | None) -> None:
+        self.device = device
         parts, hosted = _parts(module.graph)
         (returned,) = (node.args[0] for node in module.graph.nodes if node.op == "output")
         facts = [facts_of(node.meta.get("val")) if isinstance(node, fx.Node) else None for node in returned]

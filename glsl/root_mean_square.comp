@@ -7,6 +7,7 @@
 // Bindings: X, ADDEND, SCALE read; Y, SUM written. What is absent is bound to another and left alone. Strides of X, ADDEND, Y and
 // SUM are in elements, for three dimensions of rows, p.sizes, and the element.
 // Variants: T of Y, U of X, SCALE and SUM.
+// Parameters: zero is 0.
 // Constants: LANES (a power of two), HELD; ADDEND_TYPE: ADDEND_TYPE_NONE, or of which other tensor it is; HAS_SCALE, HAS_SUM; QUADS: rows of all
 // tensors start on groups of four elements and consist of them.
 // Grid: folded into x and y, workgroups of rows.
@@ -84,7 +85,8 @@ vec4 sum_at(uvec3 place, uint d) {
 #if U_BYTES == 2
     QUAD_U rounded;
     pack(values, rounded);
-    values = unpacked(rounded);
+    // With a 0 of which compilers know nothing: NVIDIA's would take what is packed and unpacked for what it was before.
+    values = unpacked(rounded ^ p.zero);
 #endif
     return values;
 }

@@ -85,6 +85,7 @@ def _rows(desc: RootMeanSquare, problem: RootMeanSquareProblem, caps: Capabiliti
         sum_strides=_strides(desc.sum_tensor),
         scale_stride=0 if scale is None else scale.effective_strides[0],
         epsilon=desc.epsilon,
+        zero=0,
     )
     return Plan((dispatch,))
 

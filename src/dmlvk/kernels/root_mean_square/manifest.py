@@ -24,7 +24,7 @@ ROWS: tuple[KernelSpec, ...] = (
         params=(
             *("uint rows", "uint width", "uint sizes[3]"),
             *(f"uint {name}_strides[4]" for name in ("x", "addend", "y", "sum")),
-            *("uint scale_stride", "float epsilon"),
+            *("uint scale_stride", "float epsilon", "uint zero"),
         ),
         constants=(
             *(("LOCAL_SIZE_X", 128), ("LANES", 1), ("HELD", 0), ("ADDEND_TYPE", 0), ("HAS_SCALE", 0), ("HAS_SUM", 0)),

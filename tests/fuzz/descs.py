@@ -379,7 +379,7 @@ def _odd_tensor(draft: Call, rng: random.Random) -> None:
 def _extreme_size(draft: Call, rng: random.Random) -> None:
     if tensors := tensors_of(draft):
         tensor, name = rng.choice(tensors), rng.choice(("sizes", "strides"))
-        numbers = list(tensor.arguments[name] or tensor.arguments["sizes"])
+        numbers = list(tensor.arguments[name] or tensor.arguments["sizes"] or (1,))
         numbers[rng.randrange(len(numbers))] = rng.choice((*_INTEGERS, *ODD))
         tensor.arguments[name] = rng.choice((tuple(numbers), Text(f"[{', '.join(map(spelt, numbers))}]")))
 

@@ -10,16 +10,31 @@ from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.plan import Dispatch, Launch, Plan, Range, Source, numbered
 from dmlvk.kernels.common.registry import lowering_of
 from dmlvk.kernels.common.rule import choose
+from dmlvk.spec.errors import UnsupportedError
 from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.size import Deferred, pinned
 
 
-def chosen_plan(desc: OperatorDesc, caps: Capabilities) -> Plan:
-    """The plan of another operator, by the rule that its family chooses. The desc is the newest re-issue of its operator."""
+def chosen_plan(desc: OperatorDesc, caps: Capabilities, whole: str = "") -> Plan:
+    """The plan of another operator, by the rule that its family chooses.
+
+    Args:
+        desc: The newest re-issue of the other operator.
+        caps: The device.
+        whole: The name of the operator of which that is a part: what a device cannot do where it cannot do the part.
+
+    Raises:
+        UnsupportedError: the device lacks a feature or a limit.
+    """
     lowering = lowering_of(desc)
     assert lowering is not None, f"{desc.dml_name} has kernels"
     problem = lowering.problem(desc)
-    return lowering.schedules[choose(lowering.rules, problem, caps).name](desc, problem, caps)
+    try:
+        return lowering.schedules[choose(lowering.rules, problem, caps).name](desc, problem, caps)
+    except UnsupportedError as error:
+        raise UnsupportedError(
+            error.reason, operator=whole or error.operator, limitation=error.limitation, features=error.features
+        ) from None
 
 
 def placed(

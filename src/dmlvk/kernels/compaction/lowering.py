@@ -114,7 +114,7 @@ def _whole(desc: NonzeroCoordinates, problem: NonzeroProblem, caps: Capabilities
     rows = _row_params(desc)
     tile = invocations * units * problem.unit_elements
     rounds = _mask_rounds(units) + _row_rounds(desc, invocations, tile, caps)
-    check_rounds(-(-problem.elements // tile) * rounds, caps, desc.type.dml_name)
+    check_rounds(-(-problem.elements // tile) * rounds, caps, desc.dml_name)
     return Plan(
         (
             make_dispatch(
@@ -139,7 +139,7 @@ def _chunks(desc: NonzeroCoordinates, problem: NonzeroProblem, caps: Capabilitie
     shape = _Shape(invocations, _units_in_flight(problem, caps))
     mask_tiles = MASK_ELEMENTS // (shape.units * problem.unit_elements)  # of those that rows are written by
     rounds = max(mask_tiles * _mask_rounds(shape.units), _row_rounds(desc, invocations, invocations * MASK_ELEMENTS, caps))
-    check_rounds(-(-chunks // invocations) + chunk_tiles * rounds, caps, desc.type.dml_name)
+    check_rounds(-(-chunks // invocations) + chunk_tiles * rounds, caps, desc.dml_name)
 
     variant, constants, params = _mask_fields(desc, problem, shape)
     chunk_masks = chunk_tiles * invocations

@@ -95,7 +95,7 @@ def geometry_of(desc: ops.Convolution) -> Geometry:
         for output, stride, taps, dilation, start in zip(output_sizes[2:], strides, window, dilations, starts, strict=True)
     ]
     if any(number >= 2**31 for number in (*farthest, *strides, *dilations)):
-        raise POSITIONS.error("positions in the padded input must stay below 2**31", desc.type.dml_name)
+        raise POSITIONS.error("positions in the padded input must stay below 2**31", desc.dml_name)
     offset = 0
     if desc.mode == ConvolutionMode.CONVOLUTION:
         offset = sum((taps - 1) * step for taps, step in zip(window, tap_strides, strict=True))

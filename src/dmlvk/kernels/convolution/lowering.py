@@ -65,7 +65,7 @@ def _problem_of(desc: ops.Convolution, geometry: Geometry) -> ConvolutionProblem
 
 
 def _naive(desc: ops.Convolution, geometry: Geometry, problem: ConvolutionProblem, caps: Capabilities) -> Plan:
-    check_rounds(2 * problem.group_channels * problem.taps, caps, desc.type.dml_name)  # of loops in loops
+    check_rounds(2 * problem.group_channels * problem.taps, caps, desc.dml_name)  # of loops in loops
     filters = as_it_is(geometry)
     local = min(128, caps.workgroup_invocations)
     count = problem.pixels * problem.groups * problem.group_outputs
@@ -74,7 +74,7 @@ def _naive(desc: ops.Convolution, geometry: Geometry, problem: ConvolutionProble
 
 
 def _direct(desc: ops.Convolution, geometry: Geometry, problem: ConvolutionProblem, caps: Capabilities) -> Plan:
-    check_rounds(2 * problem.group_channels * problem.taps, caps, desc.type.dml_name)
+    check_rounds(2 * problem.group_channels * problem.taps, caps, desc.dml_name)
     filters = as_it_is(geometry)
     local = 32 if caps.is_cpu else 64
     channels = min(_CHANNELS, caps.least_subgroup)

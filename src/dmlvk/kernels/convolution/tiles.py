@@ -130,7 +130,7 @@ def _tiled_plan(
 ) -> Plan:
     """Rows of a tile are output channels, columns pixels."""
     tiles = _tiles(desc, geometry, problem, caps, split=split)
-    check_rounds(tiles.rounds, caps, desc.type.dml_name)
+    check_rounds(tiles.rounds, caps, desc.dml_name)
     filters, quads = _packed_for_tiles(desc, geometry, tiles.x_mode, caps)
     shape, depth = tiles.choice.shape, tiles.choice.depth
     groups, partial = desc.group_count, tiles.splits > 1

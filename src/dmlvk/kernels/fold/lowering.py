@@ -91,7 +91,7 @@ def _check_extents(desc: Fold | Unfold, problem: FoldProblem) -> None:
             raise POSITIONS.error(
                 f"a padded image may have at most {_MOST_EXTENT} positions along a dimension; got {extent} with stride "
                 f"{own.stride} and dilation {own.dilation}",
-                desc.type.dml_name,
+                desc.dml_name,
             )
 
 
@@ -134,7 +134,7 @@ def _outputs(desc: Fold, problem: FoldProblem, caps: Capabilities) -> Plan:
     lines = min(before, _READS // taps) if last == taps else 1
     divisions = 32 * sum(pair.tap_step > MOST_NARROW_STEP for pair in pairs)
     rounds = math.prod(outer) * (-(-before // lines) * -(-last // taps) + 1) + divisions
-    check_rounds(rounds, caps, desc.type.dml_name)
+    check_rounds(rounds, caps, desc.dml_name)
 
     sizes = (*problem.kept.sizes, *(own.size for own in dimensions))
     image_steps, column_steps = problem.kept.strides

@@ -135,7 +135,7 @@ def _spatial(values: tuple[int, ...], fill: int) -> Pair:
 def _images(desc: ops.ConvolutionInteger | ops.QuantizedLinearConvolution, tensors: dict[str, TensorDesc]) -> _Geometry:
     x, w, y = tensors["x"], tensors["w"], desc.tensor("output_tensor")
     if any(sum(sizes) >= 2**31 for sizes in zip(x.sizes[2:], desc.start_padding, desc.end_padding, strict=True)):
-        raise POSITIONS.error("positions in the padded input must stay below 2**31", desc.type.dml_name)
+        raise POSITIONS.error("positions in the padded input must stay below 2**31", desc.dml_name)
     group_channels, group_columns = w.sizes[1], w.sizes[0] // desc.group_count
     x_steps, w_steps, y_steps = (tensor.effective_strides for tensor in (x, w, y))
     several = int(desc.group_count > 1)  # one group is not stepped by, and its step need not fit 32 bits
@@ -262,7 +262,7 @@ def _rows_inner(geometry: _Geometry) -> int:
 
 def _naive(desc: OperatorDesc, problem: IntegerProblem, caps: Capabilities) -> Plan:
     blocks = -(-problem.channels // NAIVE_BLOCK)
-    check_rounds(problem.taps * (problem.channels + blocks + 2), caps, desc.type.dml_name)
+    check_rounds(problem.taps * (problem.channels + blocks + 2), caps, desc.dml_name)
     local = min(128, caps.workgroup_invocations)
     count = problem.groups * problem.rows * problem.columns
     constants = {"LOCAL_SIZE_X": local, "ROWS_INNER": _rows_inner(_geometry(desc))}

@@ -154,7 +154,7 @@ def _dispatch(
 def _rounds(desc: _Desc, problem: LocalResponseProblem, caps: Capabilities, regions: int, items: int) -> None:
     """Refuses what a CPU's driver would not finish: items one after another with a loop over so many regions each."""
     rows, *columns = problem.region
-    check_rounds(items * (1 + regions * rows * (1 + math.prod(columns))), caps, desc.type.dml_name)
+    check_rounds(items * (1 + regions * rows * (1 + math.prod(columns))), caps, desc.dml_name)
 
 
 def _lanes_in_groups(problem: LocalResponseProblem) -> int:

@@ -488,7 +488,7 @@ def _schedule(
     """A rule's schedule; a CPU's invocation covers at least ``round_depth`` of a sum in a round of its loop."""
 
     def schedule(desc: ops.Gemm, problem: GemmProblem, caps: Capabilities) -> Plan:
-        check_rounds(-(-problem.depth // round_depth), caps, desc.type.dml_name)
+        check_rounds(-(-problem.depth // round_depth), caps, desc.dml_name)
         plan = build(_product(desc), caps)
         if not _is_softmax(desc.fused_activation):
             return plan
@@ -527,7 +527,7 @@ def _apart(desc: GemmGate, problem: GemmProblem, caps: Capabilities) -> Plan:
     if place.nbytes > caps.storage_buffer_bytes:
         raise STORAGE_BINDING.error(f"{place.nbytes} bytes of a product before its gate", desc.dml_name)
     fields = {name: getattr(desc, name) for name in ("a_tensor", "b_tensor", "trans_a", "trans_b")}
-    product = chosen_plan(ops.Gemm(**fields, output_tensor=whole), caps)
+    product = chosen_plan(ops.Gemm(**fields, output_tensor=whole), caps, desc.dml_name)
     taken = aligned(place.nbytes)
     launches = placed(product, inputs=(input_range(0), input_range(1), None), outputs=(place,), temporary=taken)
     behind = gate_launches(desc.gate, y, place, output_range(), caps, taken)
@@ -546,7 +546,7 @@ register(
 
 def _double(desc: ops.Gemm, problem: GemmProblem, caps: Capabilities) -> Plan:
     product = _product(desc).normalized()
-    check_rounds(-(-product.depth // DOUBLE_DEPTH), caps, desc.type.dml_name)
+    check_rounds(-(-product.depth // DOUBLE_DEPTH), caps, desc.dml_name)
     tile = DOUBLE_EDGE * DOUBLE_BLOCK
     row_tiles, column_tiles = -(-product.rows // tile), -(-product.columns // tile)
     count = product.matrices * row_tiles * column_tiles

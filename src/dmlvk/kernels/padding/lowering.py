@@ -123,7 +123,7 @@ def _plan(
     outer = outer or [_ONE]
     sizes = [own.output_size for own in outer]
     low, high, shift, period, mirror = zip(
-        *(dimension_map(problem.mode, own, desc.type.dml_name) for own in (*outer, inner)), strict=True
+        *(dimension_map(problem.mode, own, desc.dml_name) for own in (*outer, inner)), strict=True
     )
     dispatch = rows_dispatch(
         "padding",

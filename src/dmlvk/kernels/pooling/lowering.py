@@ -109,7 +109,7 @@ def _reduce(desc: _Pooling, problem: PoolingProblem, caps: Capabilities) -> Plan
         output_tensor=desc.output_tensor,
         axes=tuple(range(2, source.dimension_count)),
     )
-    return chosen_plan(reduce, caps)
+    return chosen_plan(reduce, caps, desc.dml_name)
 
 
 def rows_contiguous(source: TensorDesc) -> bool:
@@ -135,7 +135,7 @@ def check_extents(desc: _Windows) -> None:
             raise POSITIONS.error(
                 f"the padded input and its windows may have at most {_MOST_EXTENT} positions along a dimension; got "
                 f"{extent} with stride {stride} and dilation {dilation}",
-                desc.type.dml_name,
+                desc.dml_name,
             )
 
 
@@ -435,7 +435,7 @@ def _quantized(desc: QuantizedLinearAveragePooling, problem: PoolingProblem, cap
         # One element, or one a channel.
         strides += [0 if t is None or t.element_count == 1 else t.effective_strides[1] for t in (scale, zero_point)]
     size, taps = min(256, caps.workgroup_invocations), min(desc.window_size[-1], 4)
-    check_rounds(_rounds(desc, taps), caps, desc.type.dml_name)
+    check_rounds(_rounds(desc, taps), caps, desc.dml_name)
     constants |= {**positions, "LOCAL_SIZE_X": size, "TAPS": taps}
     dispatch = make_dispatch(
         "pooling_quantized",

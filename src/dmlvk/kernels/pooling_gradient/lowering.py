@@ -53,7 +53,7 @@ def _broadcast(desc: AveragePoolingGrad, problem: PoolingGradientProblem, caps: 
         output_tensor=target,
         scale_bias=ScaleBias(1 / math.prod(counted), 0.0),
     )
-    return chosen_plan(scaled, caps)
+    return chosen_plan(scaled, caps, desc.dml_name)
 
 
 def _gathered(desc: _Gradient, function: ReduceFunction, indices: Range, caps: Capabilities) -> Dispatch:
@@ -73,7 +73,7 @@ def _gathered(desc: _Gradient, function: ReduceFunction, indices: Range, caps: C
             dy.sizes[2:], forward.window_size, forward.dilations, forward.strides, strict=True
         )
     )
-    check_rounds(rounds, caps, desc.type.dml_name)
+    check_rounds(rounds, caps, desc.dml_name)
     size = min(256, caps.workgroup_invocations)
     params |= {"outputs": dx.element_count, "walk_sizes": order, "walk_divisors": divisors(order)}
     constants |= {"LOCAL_SIZE_X": size, "FUNCTION": int(function)}
@@ -97,7 +97,9 @@ def _indices(desc: MaxPoolingGrad, problem: PoolingGradientProblem, caps: Capabi
     dy = desc.tensor("input_gradient_tensor")
     maxima, indices = (TensorDesc(data_type, dy.sizes) for data_type in (dy.data_type, TensorDataType.UINT32))
     plan = chosen_plan(
-        desc.forward().replace(input_tensor=desc.input_tensor, output_tensor=maxima, output_indices_tensor=indices), caps
+        desc.forward().replace(input_tensor=desc.input_tensor, output_tensor=maxima, output_indices_tensor=indices),
+        caps,
+        desc.dml_name,
     )
     temporary = Resource(Source.TEMPORARY)
     found, places = (temporary.take(tensor.total_tensor_size_in_bytes) for tensor in (maxima, indices))

@@ -407,11 +407,11 @@ def _check_launches(desc: Recurrent, problem: RecurrentProblem, caps: Capabiliti
     launches = -(-problem.step_launches // each)
     if launches > caps.max_launches:
         found = f"{problem.steps} steps take {launches} launches; Device(max_launches=...) allows {caps.max_launches}"
-        raise LAUNCHES.error(found, desc.type.dml_name)
+        raise LAUNCHES.error(found, desc.dml_name)
 
 
 def _naive(desc: Recurrent, problem: RecurrentProblem, caps: Capabilities) -> Plan:
-    check_rounds(problem.gates * (problem.inputs + problem.hidden), caps, desc.type.dml_name)
+    check_rounds(problem.gates * (problem.inputs + problem.hidden), caps, desc.dml_name)
     _check_launches(desc, problem, caps)
     work = _Work(caps)
     states = _states(desc, problem, work)

@@ -180,9 +180,7 @@ def _positions(
 
 
 def _problem(desc: Resample3) -> ResampleProblem:
-    found = [
-        sampled_dimension(desc, axis, desc.type.dml_name) for axis in range(desc.tensor("output_tensor").dimension_count)
-    ]
+    found = [sampled_dimension(desc, axis, desc.dml_name) for axis in range(desc.tensor("output_tensor").dimension_count)]
     # As the output lies in memory; of dimensions of one element none is dense.
     found.sort(key=lambda dimension: -dimension.output_step if dimension.outputs > 1 else -math.inf)
     merged: list[SampledDimension] = []
@@ -296,7 +294,7 @@ def _items(problem: ResampleProblem, lanes: int, columns: bool, caps: Capabiliti
     pairs = lanes > 1 and not columns and groups * lanes == problem.inner.outputs and groups % MOST_UNITS == 0
     units = MOST_UNITS if pairs else 1
     if problem.antialiased:
-        check_rounds(_antialiased_rounds(problem), caps, Resample3.type.dml_name)
+        check_rounds(_antialiased_rounds(problem), caps, Resample3.dml_name)
         return _launch(problem, "resample_antialiased", lanes, lanes, 1, {}, caps)
     outer = problem.dimensions[:-1] if columns else problem.dimensions
     constants = {"CORNERS": _corners(problem, outer), "COLUMNS": int(columns), "UNITS": units}

@@ -47,7 +47,7 @@ def _problem(desc: ResampleGrad1) -> ResampleGradientProblem:
     forward = desc.forward().upgrade()
     start, found = 0, []
     for axis in range(desc.tensor("output_gradient_tensor").dimension_count):
-        dimension = sampled_dimension(forward, axis, desc.type.dml_name)
+        dimension = sampled_dimension(forward, axis, desc.dml_name)
         if dimension.outputs == dimension.inputs == 1:
             continue
         if not dimension.mapped and dimension.outputs != dimension.inputs:
@@ -131,7 +131,7 @@ def _items(problem: ResampleGradientProblem, lanes: int, caps: Capabilities) -> 
     for dimension in dimensions:
         rounds = 1 + (problem.reach(dimension) if dimension.mapped else 1) * rounds
     searched = sum(dimension.outputs for dimension in dimensions if dimension.mapped and not dimension.step)
-    check_rounds(rounds + 2 * searched + 64, caps, ResampleGrad1.type.dml_name)
+    check_rounds(rounds + 2 * searched + 64, caps, ResampleGrad1.dml_name)
     sizes = (*(dimension.inputs for dimension in dimensions[:-1]), -(-inner.inputs // lanes))
     x_steps = [dimension.output_step for dimension in dimensions]
     y_steps = [dimension.input_step for dimension in dimensions]
@@ -251,7 +251,7 @@ def _tiles(desc: ResampleGrad1, problem: ResampleGradientProblem, caps: Capabili
     read, taps = problem.reach(row, tile.rows), problem.reach(column)
     loads = -(-tile.together * tile.width // (lanes * _WORKGROUP)) * (read + 2 * tile.rows)
     gathers = -(-tile.together * tile.columns * tile.chunk // _WORKGROUP) * tile.rows * taps
-    check_rounds(loads + gathers + read + tile.columns * taps, caps, ResampleGrad1.type.dml_name)
+    check_rounds(loads + gathers + read + tile.columns * taps, caps, ResampleGrad1.dml_name)
     count = tiles * -(-planes // (tile.together * rounds))
     words = tile.width // lanes
     sizes = tuple(dimension.inputs for dimension in outer)

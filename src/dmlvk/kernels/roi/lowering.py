@@ -104,7 +104,7 @@ def check_samples(desc: RoiAlign1 | RoiAlignGrad) -> None:
         raise SAMPLES.error(
             f"MinimumSamplesPerOutput may be at most {_MOST_SAMPLES}, because more would hold the device for too long; "
             f"got {desc.minimum_samples_per_output}",
-            desc.type.dml_name,
+            desc.dml_name,
         )
 
 
@@ -175,7 +175,7 @@ def _outputs(desc: RoiAlign1, problem: RoiAlignProblem, caps: Capabilities) -> P
     size = min(256, caps.workgroup_invocations)
     samples_a_round = round_samples(caps)
     down, across = map(functools.partial(most_samples, desc), desc.tensor("input_tensor").sizes[2:])
-    check_rounds(down * (1 + -(-across // samples_a_round)), caps, desc.type.dml_name)
+    check_rounds(down * (1 + -(-across // samples_a_round)), caps, desc.dml_name)
     constants = {"LOCAL_SIZE_X": size, "CHANNELS_FASTEST": int(not problem.rows_contiguous), "ROUND": samples_a_round}
     return _plan(desc, caps, "roi_align_outputs", constants, {"outputs": outputs}, -(-outputs // size))
 
@@ -198,7 +198,7 @@ def _pooling(desc: RoiPooling, problem: bool, caps: Capabilities) -> Plan:
     source, regions, output = desc.tensor("input_tensor"), desc.tensor("roi_tensor"), desc.tensor("output_tensor")
     # A cell may be the whole image, of whose rows the kernel reads 4 pixels a round.
     divisions = 32 * 4 if max(desc.pooled_size) >= 2**16 else 0
-    check_rounds(source.sizes[2] * (-(-source.sizes[3] // 4) + 1) + divisions, caps, desc.type.dml_name)
+    check_rounds(source.sizes[2] * (-(-source.sizes[3] // 4) + 1) + divisions, caps, desc.dml_name)
     outputs, size = output.element_count, min(256, caps.workgroup_invocations)
     dispatch = make_dispatch(
         "roi_pooling",

@@ -98,7 +98,7 @@ def _image_gradient(
     else:
         zeros = -(-held * weights // (4 * size))
         rounds = items * (1 + chunk**2) + -(-items // held) * (zeros + most_samples(desc, ROI_TILE_WIDTH))
-    check_rounds(rounds + items // 32, caps, desc.type.dml_name)
+    check_rounds(rounds + items // 32, caps, desc.dml_name)
 
     bounds = Range(Source.TEMPORARY, 0, 0, 4 * BOUNDS_WORDS * items)
     shared = {"LOCAL_SIZE_X": size, **position_constants(desc), "CHUNK": chunk}
@@ -155,7 +155,7 @@ def _box_gradient(desc: RoiAlignGrad, caps: Capabilities, start: int) -> tuple[t
     samples_rounds = down * (1 + -(-across // round_samples(caps)))
     at_once = min(height * width, size)
     turns = -(-height * width // at_once) * (1 + -(-block // (size // at_once)))
-    check_rounds(turns * (1 + samples_rounds), caps, desc.type.dml_name)
+    check_rounds(turns * (1 + samples_rounds), caps, desc.dml_name)
     box_strides = desc.tensor("output_roi_gradient_tensor").effective_strides[-2:]
     temporary = 16 * rois * blocks if blocks > 1 else 0
     partials = Range(Source.TEMPORARY, 0, start, temporary) if temporary else _BOX_GRADIENT

@@ -133,7 +133,14 @@ def _one_scale(desc: ResampleWeights) -> _s.Violation | None:
     return None if _decided(_is_scale, desc.scale) else _s.Violation("scale", desc.scale)
 
 
-class ResampleWeights(_s.OperatorDesc, internal=True, constraints=(_one_scale, _filter_scale)):
+@_c.constraint("finite_offsets", "offsets must be finite")
+def _finite_offsets(desc: ResampleWeights) -> _s.Violation | None:
+    names = ("input_pixel_offset", "output_pixel_offset")
+    bad = next((name for name in names if not _math.isfinite(getattr(desc, name))), None)
+    return None if bad is None else _s.Violation(bad, getattr(desc, bad))
+
+
+class ResampleWeights(_s.OperatorDesc, internal=True, constraints=(_one_scale, _filter_scale, _finite_offsets)):
     """A row of our own: the matrix of what each output of a resampling takes of each input element, along one dimension; for
     filters that ``Resample3`` does not have.
 

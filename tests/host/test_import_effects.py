@@ -68,7 +68,9 @@ def python(code: str, *arguments: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
 
 
-@pytest.mark.parametrize("module", ["dmlvk", "dmlvk.eager", "dmlvk.builder", "dmlvk.onnx", "dmlvk.cli"])
+@pytest.mark.parametrize(
+    "module", ["dmlvk", "dmlvk.eager", "dmlvk.builder", "dmlvk.onnx", "dmlvk.llm", "dmlvk.xp", "dmlvk.cli"]
+)
 def test_importing_has_no_effect_on_the_process(module: str) -> None:
     others = python(LISTED, module)
     assert json.loads(python(WATCHED, module, others)) == {"changed": {}, "fork": [], "opened": [], "collector": []}

@@ -9,6 +9,7 @@ import sys
 
 import dmlvk
 import dmlvk.eager
+import dmlvk.llm
 import dmlvk.onnx
 import dmlvk.xp
 from dmlvk.onnx.names import NAMES, Standing
@@ -40,6 +41,18 @@ def test_the_onnx_door_has_what_is_documented() -> None:
     assert dir(dmlvk.onnx) == sorted({*listed("dmlvk.onnx"), *NAMES[""]})
     accepted = {name for name, row in NAMES[""].items() if row.standing is not Standing.REFUSED}
     assert sorted(dmlvk.onnx.__all__) == sorted({*listed("dmlvk.onnx"), *accepted})
+
+
+def test_the_language_models_have_what_is_documented() -> None:
+    assert dir(dmlvk.llm) == sorted(dmlvk.llm.__all__) == sorted(listed("dmlvk.llm"))
+
+
+def test_the_door_of_pytorch_has_what_is_documented() -> None:
+    """Read and not imported, which takes seconds and makes a device of PyTorch's."""
+    code = (ROOT / "src" / "dmlvk" / "torch" / "__init__.py").read_text(encoding="utf-8")
+    (names,) = re.findall(r"^__all__ = \[(.*?)^\]", code, re.MULTILINE | re.DOTALL)
+    assert re.findall(r'"(\w+)"', names) == sorted(listed("dmlvk.torch"))
+    assert "def __dir__() -> list[str]:\n    return list(__all__)" in code
 
 
 def test_the_eager_door_has_a_function_for_each_operator() -> None:

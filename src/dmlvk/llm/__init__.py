@@ -6,3 +6,7 @@ from dmlvk.llm.model import Model, Usage, load
 from dmlvk.llm.sampling import Sampling
 
 __all__ = ["Model", "Sampling", "Usage", "load"]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -38,3 +38,7 @@ __all__ = [
     "tensor_of",
     "waits_for_cuda",
 ]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

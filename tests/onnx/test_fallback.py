@@ -54,7 +54,7 @@ def _expected(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> list[Any]:
 
 
 def _groups(session: InferenceSession) -> list[HostGroup]:
-    return [part for part, _ in session._network.program.parts if isinstance(part, HostGroup)]
+    return [part for part, _ in session._loaded.network.program.parts if isinstance(part, HostGroup)]
 
 
 @pytest.fixture
@@ -124,7 +124,8 @@ def test_a_node_that_reads_nothing_of_the_device_does_not_cut_it(agrees: Callabl
         y = Sub (c, m)
     }"""
     session = agrees(text, {"x": IMAGE[0, 0, 0, :2], "s": TEXT[:2]})
-    assert (len(session._network.program.parts), len(_groups(session)), session._network.region_count) == (2, 1, 1)
+    network = session._loaded.network
+    assert (len(network.program.parts), len(_groups(session)), network.region_count) == (2, 1, 1)
 
 
 BODIES = {

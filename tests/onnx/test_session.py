@@ -553,7 +553,7 @@ def test_weights_are_repacked_once(
         feeds = {"x": rng.standard_normal(sizes).astype(f32)}
         (found,) = session.run(None, feeds)
         assert_close(found, reference(model, feeds, "onnxruntime")[0], 2e-5)
-    operators = {id(operator): operator for plan in session._graphs.cached.values() for operator in plan.operators}
+    operators = {id(operator): operator for plan in session._loaded.graphs.cached.values() for operator in plan.operators}
     assert len(operators) == 4, "two for each size"
     assert all(len(operator.plan.initialize) == 1 for operator in operators.values())
     assert session.report().weights_bytes == sum(operator.plan.persistent_bytes for operator in operators.values())
@@ -569,7 +569,7 @@ def test_integer_weights_are_packed_once(make_model: Callable[..., onnx.ModelPro
         values = rng.integers(-128, 128, (rows, 40), np.int8)
         (found,) = session.run(None, {"x": values})
         np.testing.assert_array_equal(found, values.astype(np.int32) @ weights.astype(np.int32))
-    for plan in session._graphs.cached.values():
+    for plan in session._loaded.graphs.cached.values():
         (operator,) = plan.operators
         assert operator.owned_inputs and operator.plan.initialize
         assert session.report().weights_bytes >= operator.plan.persistent_bytes > 0

@@ -13,6 +13,7 @@ from onnx import helper
 
 import dmlvk
 from dmlvk.onnx import InferenceSession
+from dmlvk.onnx.loaded_model import LoadedModel
 from dmlvk.spec.errors import DeviceLostError, InvalidArgumentError, ModelError
 
 
@@ -40,14 +41,14 @@ def test_runs_at_the_same_time_are_on_devices_of_their_own(
     session = InferenceSession(model, devices=devices)
     assert session.devices == devices and session.device is devices[0]
     both, used = threading.Barrier(2), set()
-    run = InferenceSession._run
+    run = LoadedModel.run
 
-    def meeting(self: InferenceSession, names: Any, feeds: Any) -> list[Any]:
+    def meeting(self: LoadedModel, names: Any, feeds: Any) -> list[Any]:
         both.wait()  # goes on only once both copies have a run
         used.add(self.device)
         return run(self, names, feeds)
 
-    monkeypatch.setattr(InferenceSession, "_run", meeting)
+    monkeypatch.setattr(LoadedModel, "run", meeting)
     found = list(session.run_many(None, map(batch, range(6))))
     assert used == set(devices)
     for number, (y,) in enumerate(found):

@@ -12,7 +12,7 @@ from dmlvk.engine.graph_cache import CompiledGraphs
 from dmlvk.engine.numpy_types import data_type_of
 from dmlvk.engine.run import Account, Program, Run
 from dmlvk.engine.tensors import Tensor
-from dmlvk.engine.trace import Label, PackedTensor, Region, Spec, Trace
+from dmlvk.engine.trace import Label, Numbers, PackedTensor, Region, Spec, Trace
 from dmlvk.engine.transfer import Array
 from dmlvk.graph.passes import optimized
 from dmlvk.graph.step import Origin, Step, Storage
@@ -76,7 +76,7 @@ class ToyNetwork:
         read = {name for line in self.lines for name in line.operands}
         self.region = Region(tuple(sorted(read - made - weights.keys())), frozenset(), (self.lines[-1].name,))
 
-    def trace(self, region: Region, specs: Mapping[str, Spec], host_values: Mapping[str, Array]) -> Trace:
+    def trace(self, region: Region, specs: Mapping[str, Spec], host_values: Mapping[str, Array | Numbers]) -> Trace:
         inputs = {name: _tensor(sizes) for name, (_, sizes) in specs.items()}
         values = {**self.weights, **inputs}
         steps = []

@@ -72,3 +72,12 @@ def test_the_guide_shows_this_door() -> None:
     parts = dict(re.findall(r"^# \[(\w+)\]\n(.*?)(?=^# \[|\Z)", source, re.MULTILINE | re.DOTALL))
     shown = re.findall(r"^```python\n(.*?)^```", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
     assert [block.strip() for block in shown] == [part.strip() for part in parts.values()]
+
+
+@pytest.mark.quick
+def test_the_guide_says_where_a_door_goes() -> None:
+    page = GUIDE.read_text().partition("## Where it goes")[2]
+    architecture = (HERE.parent / "host" / "test_architecture.py").read_text()
+    tables = re.findall(r"`([A-Z]+)`", page)
+    assert set(tables) == {"LAYERS", "DOORS", "ALLOWED"}
+    assert all(re.search(rf"^{name}\b.* = ", architecture, re.MULTILINE) for name in tables)

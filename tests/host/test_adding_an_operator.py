@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
-from guides import additions, assert_the_sources_hold, guide, lines_that_name
+from guides import ROOT, additions, assert_the_sources_hold, guide, lines_that_name
 
 from dmlvk.spec import ops as _ops  # noqa: F401  # fills the registry
+from dmlvk.spec.enums import OperatorType
 from dmlvk.spec.schema import REGISTRY, class_name
 
 PAGE = guide("adding-an-operator.md")
@@ -41,3 +42,11 @@ def test_the_diff_is_all_there_is_of_the_operator() -> None:
         # of Python's.
         if path not in (EVERY_OPERATOR, *PYTHONS_NAMES) and not re.search(r"/(onnx|torch/convert)/", path):
             assert set(lines) <= set(ADDED.get(path, ())), path
+
+
+def test_all_of_directml_s_operators_are_there_so_that_a_new_one_is_a_row_of_our_own() -> None:
+    assert set(REGISTRY) == set(OperatorType) - {OperatorType.INVALID}
+    named = re.findall(r"`((?:tests|spec|kernels)/[\w/]+(?:\.py|/))`", PAGE)
+    assert {"spec/ops/rotary.py", "kernels/rotary/"} <= {*named}
+    for path in named:
+        assert any((ROOT / folder / path).exists() for folder in ("", "src/dmlvk")), path

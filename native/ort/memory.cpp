@@ -47,39 +47,51 @@ uint64_t DeviceMemory::rounded(uint64_t bytes) {
 }
 
 uint64_t DeviceMemory::reused(uint64_t bytes) {
-    std::vector<Block> lost;  // Freed without the mutex.
+    std::vector<Blocks::node_type> lost;  // Freed without the mutex.
     std::lock_guard<std::mutex> lock(mutex_);
-    auto& same = kept_[bytes];
-    while (!same.empty()) {
-        auto [address, block] = std::move(same.back());
-        same.pop_back();
+    const auto same = kept_.find(bytes);
+    while (same != kept_.end() && !same->second.empty()) {
+        Blocks::node_type& last = same->second.back();
+        const uint64_t address = last.key();
+        const bool is_lost = behind->is_lost(last.mapped().buffer.get());
+        if (is_lost) {
+            lost.push_back(std::move(last));
+            spare(bytes, address);
+        } else {
+            blocks_.insert(std::move(last));
+        }
+        same->second.pop_back();
         kept_bytes_ -= bytes;
-        if (!behind->is_lost(block.buffer.get())) {
-            blocks_.emplace(address, std::move(block));
+        if (!is_lost) {
             return address;
         }
-        lost.push_back(std::move(block));
-        spare_[bytes].push_back(address);
     }
     return 0;
 }
 
+void DeviceMemory::spare(uint64_t bytes, uint64_t address) noexcept {
+    try {
+        spare_[bytes].push_back(address);
+    } catch (const std::bad_alloc&) {
+        // It is not given again, and there are plenty.
+    }
+}
+
 uint64_t DeviceMemory::placed(Holding buffer, uint64_t bytes) {
     std::lock_guard<std::mutex> lock(mutex_);
-    auto& spare = spare_[bytes];
-    uint64_t address = next_;
-    if (spare.empty()) {
+    auto& addresses = spare_[bytes];
+    const uint64_t address = addresses.empty() ? next_ : addresses.back();
+    blocks_.emplace(address, Block{std::move(buffer), bytes});
+    if (addresses.empty()) {
         next_ += bytes + kAlignment;  // So that none ends where another begins.
     } else {
-        address = spare.back();
-        spare.pop_back();
+        addresses.pop_back();
     }
-    blocks_.emplace(address, Block{std::move(buffer), bytes});
     return address;
 }
 
-void DeviceMemory::free(uint64_t address) {
-    Block dropped;
+void DeviceMemory::free(uint64_t address) noexcept {
+    Blocks::node_type dropped;  // Freed without the mutex.
     std::lock_guard<std::mutex> lock(mutex_);
     const auto found = blocks_.find(address);
     if (found == blocks_.end()) {
@@ -87,25 +99,31 @@ void DeviceMemory::free(uint64_t address) {
     }
     const uint64_t bytes = found->second.bytes;
     known_.erase(known_.lower_bound(address), known_.lower_bound(address + bytes));
+    dropped = blocks_.extract(found);
     if (sessions_ > 0 && kept_bytes_ + bytes <= most_kept_) {
-        kept_[bytes].emplace_back(address, std::move(found->second));
-        kept_bytes_ += bytes;
-    } else {
-        dropped = std::move(found->second);
-        spare_[bytes].push_back(address);
+        try {
+            auto& same = kept_[bytes];
+            same.emplace_back();
+            same.back() = std::move(dropped);
+            kept_bytes_ += bytes;
+            return;
+        } catch (const std::bad_alloc&) {
+            // It is not kept.
+        }
     }
-    blocks_.erase(found);
+    spare(bytes, address);
 }
 
 void DeviceMemory::begin_session(Held* device) {
-    std::vector<Block> dropped;  // Freed without the mutex.
+    std::vector<Blocks::node_type> dropped;  // Freed without the mutex.
     std::lock_guard<std::mutex> lock(mutex_);
     for (auto& [bytes, same] : kept_) {
         const auto others = std::stable_partition(
-            same.begin(), same.end(), [&](const auto& kept) { return behind->is_of(kept.second.buffer.get(), device); });
+            same.begin(), same.end(), [&](const auto& kept) { return behind->is_of(kept.mapped().buffer.get(), device); });
+        dropped.reserve(dropped.size() + static_cast<size_t>(same.end() - others));
         for (auto kept = others; kept != same.end(); ++kept) {
-            dropped.push_back(std::move(kept->second));
-            spare_[bytes].push_back(kept->first);
+            spare(bytes, kept->key());
+            dropped.push_back(std::move(*kept));
             kept_bytes_ -= bytes;
         }
         same.erase(others, same.end());
@@ -119,14 +137,10 @@ void DeviceMemory::end_session() {
     if (--sessions_ > 0) {
         return;
     }
-    try {
-        for (const auto& [bytes, same] : kept_) {
-            for (const auto& kept : same) {
-                spare_[bytes].push_back(kept.first);
-            }
+    for (const auto& [bytes, same] : kept_) {
+        for (const auto& kept : same) {
+            spare(bytes, kept.key());
         }
-    } catch (const std::bad_alloc&) {
-        // The addresses that are left are not given again, and there are plenty.
     }
     std::swap(dropped, kept_);
     kept_bytes_ = 0;

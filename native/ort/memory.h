@@ -63,7 +63,7 @@ class DeviceMemory {
         }
         return placed(made(whole), whole);
     }
-    void free(uint64_t address);
+    void free(uint64_t address) noexcept;
     /// A session begins on this device object. Kept memory of others is freed: of the same GPU that was opened before, and may
     /// be lost.
     void begin_session(Held* device);
@@ -93,18 +93,22 @@ class DeviceMemory {
         uint64_t bytes;
     };
 
-    using Kept = std::unordered_map<uint64_t, std::vector<std::pair<uint64_t, Block>>>;
+    using Blocks = std::map<uint64_t, Block>;
+    /// By size. A block goes from one to the other with its place in the map, which takes no memory.
+    using Kept = std::unordered_map<uint64_t, std::vector<Blocks::node_type>>;
 
     static uint64_t rounded(uint64_t bytes);
     /// The address of kept memory of a size; 0 where there is none.
     uint64_t reused(uint64_t bytes);
     uint64_t placed(Holding buffer, uint64_t bytes);
+    /// Notes an address without memory for whoever wants as many bytes next.
+    void spare(uint64_t bytes, uint64_t address) noexcept;
 
     const uint64_t most_kept_;
     mutable std::mutex mutex_;
     uint64_t next_;
-    std::map<uint64_t, Block> blocks_;
-    Kept kept_;  // By size. Only while there are sessions.
+    Blocks blocks_;
+    Kept kept_;  // Only while there are sessions.
     uint64_t kept_bytes_ = 0;
     uint32_t sessions_ = 0;
     std::unordered_map<uint64_t, std::vector<uint64_t>> spare_;  // Addresses without memory, by size.

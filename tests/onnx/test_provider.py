@@ -517,6 +517,25 @@ def test_sessions_that_are_closed_leave_nothing_behind(opened: Opened, device: d
     assert taken[20] == taken[-1]
 
 
+def test_a_session_that_is_refused_leaves_nothing_behind(opened: Opened) -> None:
+    """Why it is refused is kept until ONNX Runtime asks, and must not keep the session."""
+    nodes = [
+        helper.make_node("Neg", ["x"], ["a"]),
+        helper.make_node("Cast", ["a"], ["text"], to=TensorProto.STRING),
+        helper.make_node("Cast", ["text"], ["y"], to=TensorProto.FLOAT),
+    ]
+
+    def alive() -> int:
+        gc.collect()
+        return sum(isinstance(item, onnxruntime.InferenceSession) for item in gc.get_objects())
+
+    before = alive()
+    for _ in range(3):
+        with pytest.raises(Exception, match="cannot run on the device"):
+            opened(model_of(nodes, {"x": ["n"]}, ["y"]), alone=False, on_unsupported="error")
+    assert alive() == before
+
+
 @beyond_1_23_0
 def test_freed_memory_goes_with_the_last_session(opened: Opened) -> None:
     """What ONNX Runtime frees is kept for its next tensor, and only for as long as there is a session to have one."""

@@ -275,7 +275,7 @@ class ProviderSession:
             self._tell(graph, [*parts, *([at] for at in kept)], left)
             return [*map(list, parts), *([at] for at in kept)]
         except Exception as error:  # whatever it is, it is the session's
-            self._failure = error
+            self._failure = _without_frames(error)
             return [[at] for at in range(len(onnx.GraphProto.FromString(given.proto).node))]
 
     def compile(self, given: Graph, name: str, inputs: Sequence[str], outputs: Sequence[str]) -> tuple[Part, Context | None]:
@@ -290,8 +290,12 @@ class ProviderSession:
             UnsupportedError: nodes cannot run, and the options say that this is an error.
             And what else was raised when nodes were chosen.
         """
-        if self._failure is not None:
-            raise self._failure
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            try:
+                raise failure
+            finally:
+                del failure  # which is in a frame of its own traceback
         graph = _shared(given)
         first = graph.proto.node[0]
         if is_kept(first):
@@ -394,6 +398,16 @@ class ProviderSession:
         if refused and self._options.on_unsupported == "error":
             what = f"{_described(graph, refused[0])}: {graph.refused[refused[0]]}"
             raise UnsupportedError(f"{len(refused)} of {total} nodes cannot run on the device; {what}")
+
+
+def _without_frames(error: Exception) -> Exception:
+    """An error that can be kept: the frames that it was raised in lead to those of their callers, and so to the session of
+    ONNX Runtime's that is being made, which has what keeps the error. Such a circle through ONNX Runtime would never go."""
+    each: BaseException | None = error
+    while each is not None:
+        each.__traceback__ = None
+        each = each.__cause__ or each.__context__
+    return error
 
 
 def _described(graph: SharedGraph, at: int) -> str:

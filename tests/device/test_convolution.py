@@ -182,7 +182,7 @@ SPEED_CASES = (
     crossed(SPEED_CASES, itertools.product(["NCHW", "NHWC"], [TensorDataType.FLOAT32, TensorDataType.FLOAT16])),
 )
 def test_owned_weights_and_contiguous_channels(device: dmlvk.Device, name: str, form: tuple[str, TensorDataType]) -> None:
-    (entry,) = CASES
+    entry, _ = CASES
     layout, data_type = form
     case = next(case for case in entry.cases if case.name == name)
     variation = Variation(case, data_type, layout)
@@ -193,7 +193,7 @@ def test_owned_weights_and_contiguous_channels(device: dmlvk.Device, name: str, 
 
 
 def test_winograd_in_several_parts(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    (entry,) = CASES
+    entry, _ = CASES
     case = next(case for case in entry.cases if case.name == "3x3, one past blocks of 4x4")
     monkeypatch.setattr(convolution_winograd, "_WINOGRAD_BYTES", 1)
     for layout in ("NCHW", "NHWC"):
@@ -205,7 +205,7 @@ def test_winograd_in_several_parts(device: dmlvk.Device, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(("shape", "name"), crossed(TILE_SHAPES, ["larger than a tile", "64 channels, stride 2"]))
 def test_every_tile_shape(device: dmlvk.Device, shape: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every shape gives right results, also those that no rule would choose on this device."""
-    (entry,) = CASES
+    entry, _ = CASES
     monkeypatch.setattr(convolution_tiles, "decided_tiles", lambda *_, split: TileChoice(shape, 8, 2, 0.0))
     case = next(case for case in entry.cases if case.name == name)
     outcome = check(device, entry, Variation(case, TensorDataType.FLOAT32, "packed", rule="split"))

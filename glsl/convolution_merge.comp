@@ -3,11 +3,11 @@
 //   y[n, k, o] = activation(bias[k] + sum over splits of partials[split, k, pixel])
 //
 // Bindings: X, the partial sums in float32, rows of p.partial_pitch (a multiple of 4) numbers; W, unused; BIAS, Y: see
-// include/convolution.glsl. Constants: LOCAL_SIZE_X (128); Y_QUADS (1): planes hold pixels in whole aligned quads; HAS_BIAS (1),
-// the activation's id.
-// Grid: linear over quads of sums, pixels fastest (batch included, W fastest), then channels.
+// include/convolution.glsl. Constants: LOCAL_SIZE_X (128); BY_PIXEL (0): a row has the channels of a pixel, else the pixels of
+// a channel; Y_QUADS (1): what rows count lies in whole aligned quads in Y, too; HAS_BIAS (1), the activation's id.
+// Grid: linear over quads of sums, row by row; pixels are counted W fastest, batch included.
 //
-// A fixed order, so the same bits every time. Follows convolution_tiled where that splits.
+// A fixed order, so the same bits every time. Follows convolution_tiled and convolution_cooperative where they split.
 
 #include "tensor.glsl"
 #include "quads.glsl"
@@ -16,11 +16,9 @@
 layout(set = 0, binding = BINDING_X, std430) readonly buffer Partials { vec4 partials[]; };
 layout(set = 0, binding = BINDING_Y, std430) writeonly buffer YQuads { QUAD y_quads[]; };
 
-// Partial sums that are under way at a time.
-
 void main() {
     const uint quads = p.partial_pitch / 4;
-    const uint count = quads * p.output_sizes[1];
+    const uint count = quads * (BY_PIXEL != 0 ? p.pixels : p.output_sizes[1]);
     if (beyond(count)) return;
     const uint place = BYTE_OFFSET_X / 16 + linear_invocation();
     vec4 sum = vec4(0);
@@ -30,15 +28,18 @@ void main() {
         [[unroll]] for (uint i = 0; i < LOADED; ++i)
             if (split + i < p.splits) sum += parts[i];
     }
-    const uint channel = linear_invocation() / quads;
-    const uint pixel = (linear_invocation() - channel * quads) * 4;
+    const uint row = linear_invocation() / quads;
+    const uint column = (linear_invocation() - row * quads) * 4;
+    const uint channel = BY_PIXEL != 0 ? column : row, pixel = BY_PIXEL != 0 ? row : column;
     uint batch;
     uvec3 o;
     if (Y_QUADS != 0) {
         split_pixel(pixel, batch, o);
         const uint element = output_element(batch, channel, o);
+        vec4 biases;
+        [[unroll]] for (uint i = 0; i < 4; ++i) biases[i] = load_bias(BY_PIXEL != 0 ? channel + i : channel);
         y_quads[(BYTE_OFFSET_Y / T_BYTES + element) / 4] =
-            pack_quad(finished(sum, vec4(load_bias(channel)), unpack_quad(load_addend_quad(element))));
+            pack_quad(finished(sum, biases, unpack_quad(load_addend_quad(element))));
         return;
     }
     [[unroll]] for (uint i = 0; i < 4; ++i) {

@@ -27,7 +27,9 @@
 // condition, the same for all invocations, keeps the compiler from moving the loads down to where their values are used.
 //
 // For other factors than float16 it also defines FACTOR, their type; FACTORS, how many are in a word of 16 bytes; SUM_TYPE, of 32
-// bits; SUMS_BEGIN, a statement after which sums need not be 0 (see take_sums); and PLACE_A, the type that place_a returns. Sums of integers are read by sum_bits_at.
+// bits; SUMS_BEGIN, a statement after which sums need not be 0 (see take_sums); SIZE_STORED, the words of shared memory in which
+// a subgroup hands over sums in a way of the includer's; and PLACE_A, the type that place_a returns. Sums of integers are read
+// by sum_bits_at.
 
 #ifndef DMLVK_COOPERATIVE_TILE_GLSL
 #define DMLVK_COOPERATIVE_TILE_GLSL
@@ -65,8 +67,11 @@ const uint SUBGROUPS = TILE_M / SUB_M * SUBGROUPS_N;
 const uint PITCH_SUMS = SUB_N / 4 + 1;
 const uint SIZE_SUMS = MAT_M * PITCH_SUMS;
 
+#ifndef SIZE_STORED
+#define SIZE_STORED SIZE_SUMS
+#endif
 const uint SIZE_TILES = BUFFERS * (SIZE_A + SIZE_B);
-shared uvec4 tiles[SIZE_TILES > SUBGROUPS * SIZE_SUMS ? SIZE_TILES : SUBGROUPS * SIZE_SUMS];
+shared uvec4 tiles[SIZE_TILES > SUBGROUPS * SIZE_STORED ? SIZE_TILES : SUBGROUPS * SIZE_STORED];
 
 MATRIX_SUMS sums[BLOCKS_M][BLOCKS_N];
 

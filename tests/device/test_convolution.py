@@ -17,8 +17,10 @@ from onnx import helper
 import dmlvk
 from dmlvk import ConvolutionDirection, ConvolutionMode, TensorDataType, TensorDesc, TensorFlags, eager
 from dmlvk.directml.ready_operator import ReadyOperator
+from dmlvk.kernels.convolution import cooperative as convolution_cooperative
 from dmlvk.kernels.convolution import tiles as convolution_tiles
 from dmlvk.kernels.convolution import winograd as convolution_winograd
+from dmlvk.kernels.convolution.matrix_tiles import MATRIX_TILES
 from dmlvk.kernels.convolution.rules import TILE_SHAPES, TileChoice
 from dmlvk.kernels.lowering import possible_rules
 from dmlvk.runtime.memory import BufferBinding
@@ -26,7 +28,7 @@ from dmlvk.spec.ops.convolution import ConvolutionAdd
 from dmlvk.verify.cases.convolution import CASES
 from dmlvk.verify.cases.layouts import GuardedTensor
 from dmlvk.verify.cases.problem import Variation, build
-from dmlvk.verify.check import check, check_problem
+from dmlvk.verify.check import Outcome, check, check_problem
 
 Array = NDArray[Any]
 
@@ -212,6 +214,41 @@ def test_every_tile_shape(device: dmlvk.Device, shape: Any, name: str, monkeypat
     assert outcome.passed, outcome.detail
 
 
+def cooperative_outcome(device: dmlvk.Device, name: str, layout: str) -> Outcome:
+    entry, _ = CASES
+    case = next(case for case in entry.cases if case.name == name)
+    variation = Variation(case, TensorDataType.FLOAT16, layout, rule="cooperative")
+    problem = build(entry.operator, variation, place_for_speed)
+    if "cooperative" not in possible_rules(problem.desc, device.capabilities):
+        pytest.skip("the device has no cooperative matrices")
+    return check_problem(device, entry, variation, problem)
+
+
+@pytest.mark.parametrize(
+    ("row", "form"),
+    crossed(MATRIX_TILES, itertools.product([1, 2], ["3x3, sums of many terms", "64 channels, stride 2"], ["NCHW", "NHWC"])),
+)
+def test_every_matrix_tile(
+    device: dmlvk.Device, row: Any, form: tuple[int, str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every tile gives right results, in parts, too, also those that no rule would choose."""
+    if device.capabilities.is_cpu:
+        pytest.skip("the driver of a CPU compiles each for minutes")
+    parts, name, layout = form
+    monkeypatch.setattr(convolution_cooperative, "product_tile", lambda *_, b_along_depth: (row.tile, parts))
+    outcome = cooperative_outcome(device, name, layout)
+    assert outcome.passed, outcome.detail
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_parts_of_cooperative_sums(device: dmlvk.Device, layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = convolution_cooperative.product_tile
+    monkeypatch.setattr(convolution_cooperative, "product_tile", lambda *sizes, **ways: (own(*sizes, **ways)[0], 3))
+    for name in ("3x3, sums of many terms", "3x3, whole quads, groups, taps reversed"):
+        outcome = cooperative_outcome(device, name, layout)
+        assert outcome.passed, outcome.detail
+
+
 def test_channels_last_gives_the_same_bits(device: dmlvk.Device) -> None:
     x, w = random(2, 5, 8, 9), random(7, 5, 3, 3)
     attributes = operator_attributes(2, {"pads": (1, 1, 1, 1)})
@@ -241,6 +278,7 @@ ADDED: dict[str, tuple[tuple[int, ...], tuple[int, ...], str, dict[str, Any]]] =
     "quads of channels": ((2, 20, 5, 7), (36, 20, 1, 1), "NHWC", {}),
     "3x3, whole rows": ((1, 32, 9, 8), (34, 32, 3, 3), "NCHW", {"start_padding": (1, 1), "end_padding": (1, 1)}),
     "3x3, odd rows": ((2, 32, 6, 9), (33, 32, 3, 3), "NCHW", {"start_padding": (1, 1), "end_padding": (1, 1)}),
+    "3x3, sums of many terms": ((1, 64, 4, 6), (36, 64, 3, 3), "NHWC", {"start_padding": (1, 1), "end_padding": (1, 1)}),
     "groups, stride 2": ((1, 32, 9, 9), (48, 16, 3, 3), "NCHW", {"strides": (2, 2), "group_count": 2}),
 }
 """Sizes of x and w, the layout, and attributes."""

@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 
 from dmlvk.devices.capabilities import SUBGROUPS, Capabilities, CooperativeMatrix
-from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Plan, Source, input_range
+from dmlvk.devices.model import H200
+from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Plan, Source, input_range, output_range
 from dmlvk.kernels.common.registry import LOWERINGS
 from dmlvk.kernels.common.rule import choose
 from dmlvk.kernels.convolution import winograd as convolution_winograd
 from dmlvk.kernels.convolution.geometry import Geometry, divided_phases, geometry_of
+from dmlvk.kernels.convolution.matrix_tiles import MATRIX_TILES, matrix_choice, product_tile
 from dmlvk.kernels.convolution.rules import CONVOLUTION, TILE_SHAPES, TileChoice, tile_choice
 from dmlvk.kernels.lowering import lower, possible_rules
 from dmlvk.kernels.manifest import KERNELS
@@ -262,6 +264,50 @@ def test_cooperative_matrices_need_the_device_and_whole_words_of_float16() -> No
     assert "cooperative" not in possible_rules(half(desc), GPU)
     assert "cooperative" not in possible_rules(desc, COOPERATIVE)
     assert "cooperative" not in possible_rules(half(convolution((1, 30, 9, 9), (32, 30, 3, 3))), COOPERATIVE)
+
+
+KNOWN = dataclasses.replace(COOPERATIVE, model=H200)
+"""A device whose rate of matrices is known."""
+
+
+def test_matrix_tiles_give_each_processor_as_much() -> None:
+    """6272 pixels are 66 rows of tiles, two of 96x128 wide: one for each of 132 processors. Of 128x128 there would be 98."""
+    tile, parts = product_tile(6272, 256, 2304, 1, KNOWN, b_along_depth=False)
+    assert (tile.rows, tile.columns, parts) == (96, 128, 1) and tile.tiles(6272, 256) == H200.processors
+    tile, parts = product_tile(100352, 256, 2304, 1, KNOWN, b_along_depth=False)
+    assert (tile.rows, tile.columns, parts) == (128, 256, 1)
+    assert product_tile(100352, 64, 576, 1, KNOWN, b_along_depth=False)[0].columns == 64
+
+
+def test_few_matrix_tiles_are_split_along_the_depth() -> None:
+    tile, parts = product_tile(1568, 512, 4608, 1, KNOWN, b_along_depth=False)
+    assert 100 <= tile.tiles(1568, 512) * parts <= 2 * H200.processors and parts > 1
+    launches = lower(owned(half(convolution((32, 512, 9, 9), (512, 512, 3, 3)))), KNOWN).dispatches
+    assert [launch.name for launch in launches][-2:] == ["convolution_cooperative", "convolution_merge"]
+    assert input_range(0) not in launches[-1].bindings and output_range() not in launches[-2].bindings
+
+
+def test_matrix_tiles_need_shared_memory_and_invocations() -> None:
+    for changes in ({"shared_memory_bytes": 32768}, {"workgroup_invocations": 128}):
+        caps = dataclasses.replace(KNOWN, **changes)
+        found = matrix_choice(100352, 256, 2304, 1, caps)
+        assert found is not None and found.tile.shared_bytes <= caps.shared_memory_bytes
+        assert found.tile.subgroups * caps.subgroup_size <= caps.workgroup_invocations
+    assert matrix_choice(100352, 256, 2304, 1, dataclasses.replace(KNOWN, shared_memory_bytes=4096)) is None
+
+
+def test_parts_of_sums_fit_a_storage_buffer() -> None:
+    caps = dataclasses.replace(KNOWN, storage_buffer_bytes=4 * 2 * 1568 * 512)
+    assert product_tile(1568, 512, 4608, 1, KNOWN, b_along_depth=False)[1] > 2
+    assert product_tile(1568, 512, 4608, 1, caps, b_along_depth=False)[1] <= 2
+
+
+@pytest.mark.parametrize("row", MATRIX_TILES, ids=lambda row: f"{row.tile.rows}x{row.tile.columns}")
+def test_every_matrix_tile_is_staged_evenly(row: Any) -> None:
+    tile = row.tile
+    assert tile.is_shared_evenly(tile.subgroups * 32) and tile.shared_bytes <= 49152
+    assert tile.rows % tile.block_rows == tile.columns % tile.block_columns == 0
+    assert tile.block_rows % 16 == tile.block_columns % 16 == tile.depth % 16 == 0
 
 
 def test_cooperative_positions_have_15_bits() -> None:

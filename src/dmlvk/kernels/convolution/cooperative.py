@@ -8,17 +8,21 @@ from typing import NamedTuple
 
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix
-from dmlvk.kernels.common.cooperative_tile import WORD, cooperative_constants, cooperative_tile
+from dmlvk.kernels.common.cooperative_tile import WORD, cooperative_constants
 from dmlvk.kernels.common.plan import Launch, Plan, Range, Source, aligned, input_range
 from dmlvk.kernels.common.shapes import coalesce, divisors, linear_grid
 from dmlvk.kernels.convolution.geometry import (
+    Filter,
     Geometry,
     dispatch_of,
+    merge_dispatch,
+    one_tap,
     repacked,
     whole_planes,
     whole_quads,
 )
 from dmlvk.kernels.convolution.manifest import OutputMode
+from dmlvk.kernels.convolution.matrix_tiles import product_tile
 from dmlvk.kernels.convolution.rules import ConvolutionProblem
 from dmlvk.kernels.copy.lowering import copy_launch, copy_problem
 from dmlvk.spec import ops
@@ -31,20 +35,26 @@ _MOST_CORNER = 1 << 15
 def cooperative_fits(desc: ops.Convolution, geometry: Geometry) -> bool:
     """Whether ``convolution_cooperative`` computes it: float16 in whole words of channels, once positions are not
     divided."""
-    return (
-        desc.tensor("input_tensor").data_type == TensorDataType.FLOAT16
-        and geometry.group_channels % WORD == 0
-        and all(
-            size * step + taps * abs(dilation) + abs(start) < _MOST_CORNER
-            for sizes in (geometry.output_sizes[2:], geometry.input_sizes)
-            for size, step, taps, dilation, start in zip(
-                sizes,
-                geometry.position_step,
-                geometry.window,
-                geometry.tap_step,
-                geometry.position_start,
-                strict=True,
-            )
+    return is_half(desc) and geometry.group_channels % WORD == 0 and has_corners(geometry)
+
+
+def is_half(desc: ops.Convolution) -> bool:
+    """Whether tensors are of float16."""
+    return desc.tensor("input_tensor").data_type == TensorDataType.FLOAT16
+
+
+def has_corners(geometry: Geometry) -> bool:
+    """Whether 16 bits hold each row and column of windows."""
+    return all(
+        size * step + taps * abs(dilation) + abs(start) < _MOST_CORNER
+        for sizes in (geometry.output_sizes[2:], geometry.input_sizes)
+        for size, step, taps, dilation, start in zip(
+            sizes,
+            geometry.position_step,
+            geometry.window,
+            geometry.tap_step,
+            geometry.position_start,
+            strict=True,
         )
     )
 
@@ -75,8 +85,6 @@ def channels_last_image(desc: ops.Convolution, geometry: Geometry, caps: Capabil
 
 def cooperative(desc: ops.Convolution, geometry: Geometry, problem: ConvolutionProblem, caps: Capabilities) -> Plan:
     """Rows of a tile are pixels, columns output channels."""
-    matrix = cooperative_matrix(caps, "float16", "float32")
-    assert matrix is not None, "the rule asks for one"
     outputs, channels, groups = geometry.group_outputs, geometry.group_channels, desc.group_count
     front, height, width = geometry.window
     depth = front * height * width * channels
@@ -88,14 +96,40 @@ def cooperative(desc: ops.Convolution, geometry: Geometry, problem: ConvolutionP
     filters = repacked(desc, geometry, filter_steps, groups * depth * pitch, caps)
 
     image = channels_last_image(desc, geometry, caps, filters.scratch)
-    before: tuple[Launch, ...] = ()
-    source, scratch = input_range(0), 0
-    if image is not None:
-        before, source, scratch = (image.launch,), image.range, image.range.nbytes
-        filters = dataclasses.replace(filters, geometry=dataclasses.replace(filters.geometry, input_strides=image.strides))
+    if image is None:
+        return products(desc, filters, caps, source=input_range(0))
+    filters = dataclasses.replace(filters, geometry=dataclasses.replace(filters.geometry, input_strides=image.strides))
+    return products(desc, filters, caps, image.launch, source=image.range, taken=image.range.nbytes)
 
-    tile = cooperative_tile(geometry.pixels, outputs, groups, caps)
-    n, _, *spatial = geometry.output_sizes
+
+def products(
+    desc: ops.Convolution,
+    filters: Filter,
+    caps: Capabilities,
+    *before: Launch,
+    source: Range,
+    taken: int = 0,
+    filter_along_depth: bool = False,
+) -> Plan:
+    """The plan that multiplies an image with contiguous channels.
+
+    Args:
+        desc: The convolution.
+        filters: The filter, with the geometry of the product.
+        caps: The device.
+        before: What makes the image.
+        source: The image.
+        taken: The bytes of temporary memory that are taken behind the filter's.
+        filter_along_depth: Whether the filter's neighbours lie along the depth, else across it.
+    """
+    matrix = cooperative_matrix(caps, "float16", "float32")
+    assert matrix is not None, "the rule asks for one"
+    geometry, groups = filters.geometry, desc.group_count
+    outputs, channels = geometry.group_outputs, geometry.group_channels
+    front, height, width = geometry.window
+    depth = front * height * width * channels
+    tile, wanted = product_tile(geometry.pixels, outputs, depth, groups, caps, b_along_depth=filter_along_depth)
+    n, total, *spatial = geometry.output_sizes
     of_batch, _, *of_space = geometry.output_strides
     pixels = coalesce((n, *spatial), ((of_batch, *of_space),))
     y_mode = OutputMode.ELEMENTS
@@ -106,6 +140,13 @@ def cooperative(desc: ops.Convolution, geometry: Geometry, problem: ConvolutionP
             y_mode = OutputMode.PLANES
     plane = math.prod(spatial)
     in_line = len(pixels.sizes) == 1
+    by_pixel = y_mode == OutputMode.CHANNELS
+    rounds = -(-depth // tile.depth)
+    each = -(-rounds // max(min(wanted, rounds), 1))
+    splits = -(-rounds // each)
+    pitch = -(-(total if by_pixel else geometry.pixels) // 4) * 4
+    partial_bytes = 4 * splits * pitch * (geometry.pixels if by_pixel else total)
+    partials = Range(Source.TEMPORARY, 0, filters.scratch + aligned(taken), partial_bytes)
     dispatch = dispatch_of(
         "convolution_cooperative",
         desc,
@@ -113,14 +154,16 @@ def cooperative(desc: ops.Convolution, geometry: Geometry, problem: ConvolutionP
         {
             **cooperative_constants(tile, matrix, caps),
             "A_ALONG_K": 1,
-            "B_ALONG_K": 0,
+            "B_ALONG_K": int(filter_along_depth),
+            "PARTIAL": int(splits > 1),
+            "ONE_TAP": int(one_tap(geometry)),
             "WHOLE_TAPS": int(channels % tile.depth == 0),
             "PLANAR": int(geometry.output_sizes[2] == front == 1),
             "Y_MODE": y_mode,
             "ONE_STEP": int(in_line),
         },
-        linear_grid(groups * tile.tiles(geometry.pixels, outputs), caps),
-        places={"x": source},
+        linear_grid(groups * splits * tile.tiles(geometry.pixels, outputs), caps),
+        places={"x": source, **({"y": partials} if splits > 1 else {})},
         subgroup_size=caps.subgroup_size,
         pixels=geometry.pixels,
         groups=groups,
@@ -131,8 +174,23 @@ def cooperative(desc: ops.Convolution, geometry: Geometry, problem: ConvolutionP
         plane=plane,
         plane_divisor=divisors([plane]),
         pixel_step=pixels.strides[0][-1] if in_line else 0,
+        splits=splits,
+        split_rounds=each,
+        partial_pitch=pitch,
     )
-    return filters.plan(*before, dispatch, temporary_bytes=scratch)
+    if splits == 1:
+        return filters.plan(*before, dispatch, temporary_bytes=taken)
+    merge = merge_dispatch(
+        desc,
+        filters,
+        caps,
+        partials,
+        pitch=pitch,
+        splits=splits,
+        by_pixel=by_pixel,
+        quads=y_mode != OutputMode.ELEMENTS,
+    )
+    return filters.plan(*before, dispatch, merge, temporary_bytes=aligned(taken) + partial_bytes)
 
 
 def _whole_words(sizes: tuple[int, ...], strides: tuple[int, ...]) -> bool:

@@ -14,6 +14,7 @@ from dmlvk.kernels.common.activation import fused
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.limitation import POSITIONS
 from dmlvk.kernels.common.plan import Dispatch, Launch, Plan, Range, Source, input_range, output_range
+from dmlvk.kernels.common.shapes import linear_grid
 from dmlvk.kernels.copy.lowering import copy_launch, copy_problem
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.spec import ops
@@ -34,7 +35,7 @@ def _five(tensor: TensorDesc) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return (*sizes[:2], *_spatial(sizes[2:], 1)), (*strides[:2], *_spatial(strides[2:], 0))
 
 
-def _modular(values: int | tuple[int, ...]) -> int | tuple[int, ...]:
+def modular(values: int | tuple[int, ...]) -> int | tuple[int, ...]:
     """Signed numbers as the shaders' modular uints."""
     return tuple(value % 2**32 for value in values) if isinstance(values, tuple) else values % 2**32
 
@@ -74,7 +75,7 @@ class Geometry:
     @property
     def params(self) -> dict[str, int | tuple[int, ...]]:
         """Its part of every kernel's parameter block."""
-        return {name: _modular(value) for name, value in vars(self).items()}
+        return {name: modular(value) for name, value in vars(self).items()}
 
 
 def geometry_of(desc: ops.Convolution) -> Geometry:
@@ -295,6 +296,43 @@ def dispatch_of(
         **activation.params,
         **params,
     )
+
+
+def merge_dispatch(
+    desc: ops.Convolution,
+    filters: Filter,
+    caps: Capabilities,
+    partials: Range,
+    *,
+    pitch: int,
+    splits: int,
+    by_pixel: bool,
+    quads: bool,
+) -> Dispatch:
+    """The launch that adds the parts of sums, rows of ``pitch`` numbers for each pixel or each channel; with ``quads`` four
+    of a row lie in an aligned quad of the output, too."""
+    geometry = filters.geometry
+    rows = geometry.pixels if by_pixel else geometry.output_sizes[1]
+    local = min(128, caps.workgroup_invocations)
+    return dispatch_of(
+        "convolution_merge",
+        desc,
+        filters,
+        {"LOCAL_SIZE_X": local, "BY_PIXEL": int(by_pixel), "Y_QUADS": int(quads)},
+        linear_grid(-(-rows * pitch // 4 // local), caps),
+        places={"x": partials},
+        pixels=geometry.pixels,
+        splits=splits,
+        partial_pitch=pitch,
+    )
+
+
+def one_tap(geometry: Geometry) -> bool:
+    """Whether there is one tap, which every pixel meets inside the input."""
+    ranges = zip(geometry.output_sizes[2:], geometry.position_step, geometry.position_start, strict=True)
+    reach = ((start, start + (count - 1) * step) for count, step, start in ranges)
+    is_inside = all(first >= 0 and last < size for (first, last), size in zip(reach, geometry.input_sizes, strict=True))
+    return math.prod(geometry.window) == 1 and geometry.divisor == (1, 1, 1) and is_inside
 
 
 def whole_quads(sizes: tuple[int, ...], strides: tuple[int, ...], axis: int, size: int) -> bool:

@@ -238,11 +238,8 @@ def _phases_are_faster(caps: Capabilities, fields: tuple[Any, ...]) -> bool:
 
 
 def _microseconds(problem: ConvolutionProblem, caps: Capabilities) -> float:
-    model = caps.model
     if _cooperative_pays(problem, caps) and _cooperative(problem, caps):
-        products = problem.pixels * problem.groups * problem.group_outputs * problem.group_channels * problem.taps
-        rate = model.half_products_per_microsecond or model.products_per_microsecond
-        return model.dispatch_microseconds + products / (_MATRIX_SPEED * rate * model.processors)
+        return _by_matrices(problem, problem.group_channels * problem.taps, caps)
     return min(tile_choice(problem, caps, split=False).microseconds, untiled_microseconds(problem, caps.model))
 
 
@@ -276,6 +273,13 @@ def _cooperative(problem: ConvolutionProblem, caps: Capabilities) -> bool:
 def _cooperative_pays(problem: ConvolutionProblem, caps: Capabilities) -> bool:
     enough = min(problem.group_channels, problem.group_outputs) >= 16 and problem.pixels >= 32
     return enough and matrices_pay(caps, "float16")
+
+
+def _by_matrices(problem: ConvolutionProblem, depth: int, caps: Capabilities) -> float:
+    """The time of so much of the depth at the share of the rate that most convolutions reach."""
+    products = problem.pixels * problem.groups * problem.group_outputs * depth
+    rate = caps.model.half_products_per_microsecond or caps.model.products_per_microsecond
+    return caps.model.dispatch_microseconds + products / (_MATRIX_SPEED * rate * caps.model.processors)
 
 
 def _winograd(problem: ConvolutionProblem, caps: Capabilities) -> bool:

@@ -13,6 +13,8 @@ from dmlvk.kernels.convolution.geometry import (
     Geometry,
     as_it_is,
     dispatch_of,
+    merge_dispatch,
+    one_tap,
     repacked,
     whole_planes,
     whole_quads,
@@ -61,17 +63,9 @@ def input_mode(desc: ops.Convolution, geometry: Geometry) -> InputMode:
     return InputMode.PIXELS
 
 
-def _one_tap(geometry: Geometry) -> bool:
-    """Whether there is one tap, which every pixel meets inside the input."""
-    ranges = zip(geometry.output_sizes[2:], geometry.position_step, geometry.position_start, strict=True)
-    reach = ((start, start + (count - 1) * step) for count, step, start in ranges)
-    is_inside = all(first >= 0 and last < size for (first, last), size in zip(reach, geometry.input_sizes, strict=True))
-    return math.prod(geometry.window) == 1 and geometry.divisor == (1, 1, 1) and is_inside
-
-
 def is_lean(desc: ops.Convolution, geometry: Geometry) -> bool:
     """Whether a round finds no taps, and tiles are written in quads of pixels."""
-    return _one_tap(geometry) and _output_mode(desc, geometry) == OutputMode.PLANES
+    return one_tap(geometry) and _output_mode(desc, geometry) == OutputMode.PLANES
 
 
 def _output_mode(desc: ops.Convolution, geometry: Geometry) -> OutputMode:
@@ -144,7 +138,7 @@ def _tiled_plan(
         "BLOCK_N": shape.block_columns,
         "TILE_K": depth,
         "X_MODE": tiles.x_mode,
-        "ONE_TAP": int(_one_tap(geometry)),
+        "ONE_TAP": int(one_tap(geometry)),
         "W_QUADS": int(quads),
         "Y_MODE": tiles.y_mode,
         "TABLE": _MOST_TABLE + depth if tiles.x_mode == InputMode.TABLE else 1,
@@ -172,16 +166,14 @@ def _tiled_plan(
     )
     if not partial:
         return filters.plan(dispatch)
-    local = min(128, caps.workgroup_invocations)
-    merge = dispatch_of(
-        "convolution_merge",
+    merge = merge_dispatch(
         desc,
         filters,
-        {"LOCAL_SIZE_X": local, "Y_QUADS": int(tiles.y_mode == OutputMode.PLANES)},
-        linear_grid(-(-channels * pitch // 4 // local), caps),
-        places={"x": partials},
-        pixels=geometry.pixels,
+        caps,
+        partials,
+        pitch=pitch,
         splits=tiles.splits,
-        partial_pitch=pitch,
+        by_pixel=False,
+        quads=tiles.y_mode == OutputMode.PLANES,
     )
     return filters.plan(dispatch, merge, temporary_bytes=partials.nbytes)

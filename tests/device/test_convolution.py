@@ -170,6 +170,7 @@ def place_for_speed(
 
 SPEED_CASES = (
     "1x1",
+    "1x1, whole words of channels and of planes",
     "64 channels, stride 2",
     "3x3, one past blocks of 4x4",
     "3x3, whole quads, groups, taps reversed",
@@ -278,6 +279,7 @@ ADDED: dict[str, tuple[tuple[int, ...], tuple[int, ...], str, dict[str, Any]]] =
     "quads of channels": ((2, 20, 5, 7), (36, 20, 1, 1), "NHWC", {}),
     "3x3, whole rows": ((1, 32, 9, 8), (34, 32, 3, 3), "NCHW", {"start_padding": (1, 1), "end_padding": (1, 1)}),
     "3x3, odd rows": ((2, 32, 6, 9), (33, 32, 3, 3), "NCHW", {"start_padding": (1, 1), "end_padding": (1, 1)}),
+    "1x1, whole words of planes": ((2, 24, 4, 8), (37, 24, 1, 1), "NCHW", {}),
     "3x3, sums of many terms": ((1, 64, 4, 6), (36, 64, 3, 3), "NHWC", {"start_padding": (1, 1), "end_padding": (1, 1)}),
     "groups, stride 2": ((1, 32, 9, 9), (48, 16, 3, 3), "NCHW", {"strides": (2, 2), "group_count": 2}),
 }

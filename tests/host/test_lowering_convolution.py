@@ -310,6 +310,32 @@ def test_every_matrix_tile_is_staged_evenly(row: Any) -> None:
     assert tile.block_rows % 16 == tile.block_columns % 16 == tile.depth % 16 == 0
 
 
+def test_one_tap_over_planes_copies_nothing() -> None:
+    desc = owned(half(convolution((32, 512, 28, 28), (512, 512, 1, 1))))
+    assert chosen(desc, KNOWN) == "planes"
+    plan = lower(desc, KNOWN)
+    assert [launch.name for launch in plan.dispatches] == ["convolution_planes"] and not plan.initialize
+
+
+@pytest.mark.parametrize(
+    ("sizes", "changes"),
+    [
+        (((2, 32, 5, 7), (32, 32, 1, 1)), {}),  # planes of 35
+        (((2, 30, 4, 8), (32, 30, 1, 1)), {}),
+        (((2, 32, 4, 8), (32, 32, 1, 3)), {}),
+        (((2, 32, 8, 8), (32, 32, 1, 1)), {"strides": (2, 2)}),
+        (((2, 32, 4, 8), (32, 32, 1, 1)), {"start_padding": (4, 0)}),
+        (((2, 32, 4, 8), (32, 32, 1, 1)), {"output_padding": (4, 0)}),
+    ],
+    ids=str,
+)
+def test_planes_need_one_tap_and_whole_quads(
+    sizes: tuple[tuple[int, ...], tuple[int, ...]], changes: dict[str, tuple[int, int]]
+) -> None:
+    assert "planes" in possible_rules(half(convolution((2, 32, 4, 8), (32, 32, 1, 1))), KNOWN)
+    assert "planes" not in possible_rules(half(convolution(*sizes, **changes)), KNOWN)
+
+
 def test_cooperative_positions_have_15_bits() -> None:
     """The last position of a window and its taps, of a convolution of 32,766 pixels a row."""
     for width, fits in ((2**15 - 2, True), (2**15 - 1, False)):

@@ -17,6 +17,7 @@ from dmlvk.kernels.convolution.cooperative import channels_last_image, cooperati
 from dmlvk.kernels.convolution.geometry import Geometry, as_it_is, dispatch_of, divided_phases, geometry_of
 from dmlvk.kernels.convolution.lanes import depthwise_lanes, lane_registers
 from dmlvk.kernels.convolution.manifest import InputMode
+from dmlvk.kernels.convolution.planes import planes, planes_fit
 from dmlvk.kernels.convolution.rules import CONVOLUTION, ConvolutionProblem
 from dmlvk.kernels.convolution.tiles import input_mode, is_lean, split, tiled
 from dmlvk.kernels.convolution.winograd import winograd, winograd_bytes
@@ -54,6 +55,7 @@ def _problem_of(desc: ops.Convolution, geometry: Geometry) -> ConvolutionProblem
         adds=adds,
         lane_registers=None if adds else lane_registers(desc, geometry),
         cooperative=cooperative_fits(desc, geometry),
+        planes=planes_fit(desc, geometry),
         winograd_bytes=winograd_bytes(desc, geometry),
         phases=math.prod(geometry.divisor),
         phase_pixels=geometry.output_sizes[0]
@@ -172,6 +174,7 @@ def _moved(launches: tuple[Launch, ...], places: Mapping[Source, int], x: Range)
 
 
 _OF_GEOMETRY: Mapping[str, Callable[[ops.Convolution, Geometry, ConvolutionProblem, Capabilities], Plan]] = {
+    "planes": planes,
     "cooperative": cooperative,
     "split": split,
     "tiled": tiled,

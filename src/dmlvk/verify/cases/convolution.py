@@ -267,6 +267,14 @@ CASES = (
                 end_padding=(1, 1, 2),
             ),
             _case(
+                "1x1, whole words of channels and of planes",
+                (3, 24, 4, 8),
+                (40, 24, 1, 1),
+                bias=40,
+                fused_activation=ops.ActivationRelu(),
+            ),
+            _case("1x1, whole words of channels, planes of quads, groups", (3, 32, 6, 6), (36, 16, 1, 1), group_count=2),
+            _case(
                 "3x3, sums of many terms",
                 (1, 64, 4, 6),
                 (40, 64, 3, 3),
@@ -285,6 +293,7 @@ CASES = (
         _TOLERANCE,
         (
             _case("1x1", (2, 17, 5, 13), (33, 17, 1, 1), bias=33, addend=(2, 33, 5, 13), quick=True, layouts=False),
+            _case("1x1, whole words of planes", (2, 24, 4, 8), (40, 24, 1, 1), bias=40, addend=(2, 40, 4, 8), layouts=False),
             _case(
                 "3x3, fused relu",
                 (1, 32, 9, 8),

@@ -172,6 +172,7 @@ SPEED_CASES = (
     "1x1",
     "1x1, whole words of channels and of planes",
     "64 channels, stride 2",
+    "7x7 stem, stride 2",
     "3x3, one past blocks of 4x4",
     "3x3, whole quads, groups, taps reversed",
     "depthwise 3x3, rows of whole groups",

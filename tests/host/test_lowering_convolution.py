@@ -336,6 +336,24 @@ def test_planes_need_one_tap_and_whole_quads(
     assert "planes" not in possible_rules(half(convolution(*sizes, **changes)), KNOWN)
 
 
+def test_a_stem_has_lines_of_windows() -> None:
+    """Seven lines of 21 terms, in three words each, of 230 rows of 112 positions."""
+    stem = half(convolution((32, 3, 224, 224), (64, 3, 7, 7), strides=(2, 2), start_padding=(3, 3), end_padding=(3, 3)))
+    assert chosen(stem, KNOWN) == "lines"
+    plan = lower(owned(stem), KNOWN)
+    assert [launch.name for launch in plan.dispatches] == ["convolution_lines", "convolution_cooperative"]
+    assert [launch.name for launch in plan.initialize] == ["convolution_lines"]
+    assert plan.temporary_bytes == 32 * 224 * 112 * 24 * 2 and plan.persistent_bytes == 64 * 7 * 24 * 2
+
+
+def test_lines_need_one_group_and_pay_for_enough_outputs() -> None:
+    assert "lines" not in possible_rules(half(convolution((1, 6, 9, 9), (32, 3, 3, 3), group_count=2)), KNOWN)
+    assert "lines" not in possible_rules(half(convolution((1, 8, 9, 9), (32, 8, 3, 3))), KNOWN)
+    assert "lines" not in possible_rules(half(convolution((1, 3, 9, 9), (32, 3, 3, 3))), GPU)
+    few = half(convolution((1, 3, 9, 9), (8, 3, 3, 3)))
+    assert "lines" in possible_rules(few, KNOWN) and chosen(few, KNOWN) != "lines"
+
+
 def test_cooperative_positions_have_15_bits() -> None:
     """The last position of a window and its taps, of a convolution of 32,766 pixels a row."""
     for width, fits in ((2**15 - 2, True), (2**15 - 1, False)):

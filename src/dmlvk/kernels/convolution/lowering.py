@@ -16,6 +16,7 @@ from dmlvk.kernels.common.shapes import check_rounds, linear_grid
 from dmlvk.kernels.convolution.cooperative import channels_last_image, cooperative, cooperative_fits
 from dmlvk.kernels.convolution.geometry import Geometry, as_it_is, dispatch_of, divided_phases, geometry_of
 from dmlvk.kernels.convolution.lanes import depthwise_lanes, lane_registers
+from dmlvk.kernels.convolution.lines import line_terms, lines, lines_bytes, lines_fit
 from dmlvk.kernels.convolution.manifest import InputMode
 from dmlvk.kernels.convolution.planes import planes, planes_fit
 from dmlvk.kernels.convolution.rules import CONVOLUTION, ConvolutionProblem
@@ -56,6 +57,8 @@ def _problem_of(desc: ops.Convolution, geometry: Geometry) -> ConvolutionProblem
         lane_registers=None if adds else lane_registers(desc, geometry),
         cooperative=cooperative_fits(desc, geometry),
         planes=planes_fit(desc, geometry),
+        line_depth=math.prod(geometry.window[:2]) * line_terms(geometry) if lines_fit(desc, geometry) else 0,
+        lines_bytes=lines_bytes(geometry),
         winograd_bytes=winograd_bytes(desc, geometry),
         phases=math.prod(geometry.divisor),
         phase_pixels=geometry.output_sizes[0]
@@ -175,6 +178,7 @@ def _moved(launches: tuple[Launch, ...], places: Mapping[Source, int], x: Range)
 
 _OF_GEOMETRY: Mapping[str, Callable[[ops.Convolution, Geometry, ConvolutionProblem, Capabilities], Plan]] = {
     "planes": planes,
+    "lines": lines,
     "cooperative": cooperative,
     "split": split,
     "tiled": tiled,

@@ -12,6 +12,7 @@ from dmlvk.devices.capabilities import Capabilities
 from dmlvk.devices.model import DeviceModel
 from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix, matrices_pay
 from dmlvk.kernels.common.rule import Rule, always
+from dmlvk.kernels.convolution.matrix_tiles import matrix_choice
 from dmlvk.kernels.matmul.rules import GEMM_VECTOR_ROWS
 from dmlvk.spec.size import decided
 
@@ -36,6 +37,9 @@ class ConvolutionProblem:
         lane_registers: The registers of an invocation of the depthwise lanes; None where they do not fit the problem.
         cooperative: Whether it is float16 that the cooperative kernel takes, if no positions are divided.
         planes: Whether it is float16 with a window of one tap over planes.
+        line_depth: The terms of all lines of a window, each in whole words, where a cooperative kernel may have such lines,
+            else 0.
+        lines_bytes: The bytes of an image of such lines.
         winograd_bytes: The largest range of memory that F(4x4, 3x3) needs; None where it does not compute the problem.
         segment: Inputs along W that a run of 4 outputs reads.
         phases: Where positions are divided, the remainders that they can have, else 1.
@@ -57,6 +61,8 @@ class ConvolutionProblem:
     lane_registers: int | None
     cooperative: bool
     planes: bool
+    line_depth: int
+    lines_bytes: int
     winograd_bytes: int | None
     segment: int
     phases: int
@@ -142,6 +148,9 @@ _TERM_LATENCIES = 4 / 15
 2048."""
 _MATRIX_SPEED = 0.5
 """Share of the rate of matrices that convolutions by them reach, as measured on an H200."""
+_LINES_BANDWIDTH = 0.5
+"""Share of the memory's bandwidth at which lines of windows are laid out and read back: a guess that the 107 us of an H100
+for the 7x7 stem of ResNet-50, batch 32, allow."""
 _MOST_PHASES = 64
 """Most remainders that have launches of their own."""
 _EXCHANGE_PRODUCTS = 1035
@@ -281,6 +290,29 @@ def _planes(problem: ConvolutionProblem, caps: Capabilities) -> bool:
     return problem.planes and cooperative_matrix(caps, "float16", "float32") is not None
 
 
+def _lines(problem: ConvolutionProblem, caps: Capabilities) -> bool:
+    fits = problem.line_depth > 0 and not problem.divided and problem.lines_bytes <= caps.storage_buffer_bytes
+    return fits and cooperative_matrix(caps, "float16", "float32") is not None
+
+
+def _lines_pay(problem: ConvolutionProblem, caps: Capabilities) -> bool:
+    return matrices_pay(caps, "float16") and bool(decided(_lines_are_faster, caps, _fields(problem)))
+
+
+@functools.lru_cache(maxsize=1024)
+def _lines_are_faster(caps: Capabilities, fields: tuple[Any, ...]) -> bool:
+    """Whether it is faster to lay out lines of windows, and to multiply those, than tiles or the direct kernel are."""
+    problem = ConvolutionProblem(*fields)
+    model = caps.model
+    moved = 2 * problem.lines_bytes / (_LINES_BANDWIDTH * model.bytes_per_microsecond)
+    found = matrix_choice(problem.pixels, problem.group_outputs, problem.line_depth, 1, caps)
+    multiplied = _by_matrices(problem, problem.line_depth, caps) if found is None else found.microseconds
+    whole = tile_choice(problem, caps, split=False).microseconds
+    if not _fills_tiles(problem):
+        whole = min(whole, untiled_microseconds(problem, model))
+    return model.dispatch_microseconds + moved + multiplied < whole
+
+
 def _by_matrices(problem: ConvolutionProblem, depth: int, caps: Capabilities) -> float:
     """The time of so much of the depth at the share of the rate that most convolutions reach."""
     products = problem.pixels * problem.groups * problem.group_outputs * depth
@@ -377,6 +409,15 @@ CONVOLUTION = (
         because="float16 with whole words of channels, one tap, planes in whole quads, on a device with such matrices: "
         "the product of the filter with the planes as they lie, where the rule after the next would copy the input first. "
         "H100, 512 channels of 32x28x28 to 512 in 54 us, with that copy 80; 256 of 32x14x14 to 1024 in 26.5 and 33.7",
+    ),
+    Rule(
+        "lines",
+        when=_lines_pay,
+        possible=_lines,
+        because="float16 of channels that do not fill words, on a device with cooperative matrices, where the model of "
+        "_lines_are_faster() says that it pays: the terms of a line of the window are laid out side by side, as channels "
+        "of an image whose windows have one column. H100, the 7x7 stem of ResNet-50, batch 32, in 107 us, with tiles 322, "
+        "PyTorch 184",
     ),
     Rule(
         "cooperative",

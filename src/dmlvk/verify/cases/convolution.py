@@ -275,6 +275,15 @@ CASES = (
             ),
             _case("1x1, whole words of channels, planes of quads, groups", (3, 32, 6, 6), (36, 16, 1, 1), group_count=2),
             _case(
+                "7x7 stem, stride 2",
+                (2, 3, 18, 23),
+                (24, 3, 7, 7),
+                bias=24,
+                strides=(2, 2),
+                start_padding=(3, 3),
+                end_padding=(3, 3),
+            ),
+            _case(
                 "3x3, sums of many terms",
                 (1, 64, 4, 6),
                 (40, 64, 3, 3),

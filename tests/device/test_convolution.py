@@ -18,6 +18,7 @@ import dmlvk
 from dmlvk import ConvolutionDirection, ConvolutionMode, TensorDataType, TensorDesc, TensorFlags, eager
 from dmlvk.directml.ready_operator import ReadyOperator
 from dmlvk.kernels.convolution import cooperative as convolution_cooperative
+from dmlvk.kernels.convolution import rules as convolution_rules
 from dmlvk.kernels.convolution import tiles as convolution_tiles
 from dmlvk.kernels.convolution import winograd as convolution_winograd
 from dmlvk.kernels.convolution.matrix_tiles import MATRIX_TILES
@@ -216,12 +217,12 @@ def test_every_tile_shape(device: dmlvk.Device, shape: Any, name: str, monkeypat
     assert outcome.passed, outcome.detail
 
 
-def cooperative_outcome(device: dmlvk.Device, name: str, layout: str) -> Outcome:
+def cooperative_outcome(device: dmlvk.Device, name: str, layout: str, rule: str = "cooperative") -> Outcome:
     entry, _ = CASES
     case = next(case for case in entry.cases if case.name == name)
-    variation = Variation(case, TensorDataType.FLOAT16, layout, rule="cooperative")
+    variation = Variation(case, TensorDataType.FLOAT16, layout, rule=rule)
     problem = build(entry.operator, variation, place_for_speed)
-    if "cooperative" not in possible_rules(problem.desc, device.capabilities):
+    if rule not in possible_rules(problem.desc, device.capabilities) or not device.capabilities.cooperative_matrices:
         pytest.skip("the device has no cooperative matrices")
     return check_problem(device, entry, variation, problem)
 
@@ -249,6 +250,16 @@ def test_parts_of_cooperative_sums(device: dmlvk.Device, layout: str, monkeypatc
     for name in ("3x3, sums of many terms", "3x3, whole quads, groups, taps reversed"):
         outcome = cooperative_outcome(device, name, layout)
         assert outcome.passed, outcome.detail
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_phases_reach_planes_through_a_copy(device: dmlvk.Device, layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(convolution_cooperative, "_INTERLEAVED_BANDWIDTH", 1e-9)
+    monkeypatch.setattr(convolution_rules, "matrices_pay", lambda *_: True)
+    name = "backward, whole words of channels, stride beyond the window"
+    outcome = cooperative_outcome(device, name, layout, "phases")
+    # Six phases, and the copies of the input and of the outputs.
+    assert outcome.passed and outcome.dispatches == (8 if layout == "NCHW" else 6), (outcome.dispatches, outcome.detail)
 
 
 def test_channels_last_gives_the_same_bits(device: dmlvk.Device) -> None:

@@ -553,8 +553,24 @@ def test_phases_share_one_copy_of_the_input() -> None:
     assert chosen(desc, COOPERATIVE) == "phases"
     launches = lower(desc, COOPERATIVE).dispatches
     assert [launch.name for launch in launches].count("convolution_cooperative") == 4
-    assert len(launches) == 9, "each phase has its taps repacked, too"
+    assert len(launches) == 10, "each phase has its taps repacked, too, and its outputs are copied to planes"
+    assert [output_range() in launch.bindings for launch in launches] == [False] * 9 + [True]
     assert sum(input_range(0) in launch.bindings for launch in launches) == 1
+
+
+def test_phases_whose_weights_are_kept_run_beside_each_other() -> None:
+    """A copy of the input, four phases, a copy of the output. Of odd channels a word has outputs of two phases."""
+    for outputs, beside in ((128, [False, False, True, True, True, False]), (127, [False] * 5)):
+        sizes = (8, 256, 64, 64), (256, outputs, 4, 4)
+        desc = half(backward(*sizes, strides=(2, 2), start_padding=(1, 1), end_padding=(1, 1)))
+        launches = lower(owned(desc), COOPERATIVE).dispatches
+        assert [isinstance(launch, Dispatch) and launch.beside_previous for launch in launches] == beside
+
+
+def test_few_outputs_of_phases_are_stored_between_each_others() -> None:
+    few = half(backward((1, 64, 8, 8), (64, 64, 4, 4), strides=(2, 2)))
+    launches = lower(few, COOPERATIVE, force="phases").dispatches
+    assert sum(output_range() in launch.bindings for launch in launches) == 4
 
 
 def test_weights_of_phases_are_kept_side_by_side() -> None:

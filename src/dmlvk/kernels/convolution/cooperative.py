@@ -9,7 +9,7 @@ from typing import NamedTuple
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix
 from dmlvk.kernels.common.cooperative_tile import WORD, cooperative_constants
-from dmlvk.kernels.common.plan import Launch, Plan, Range, Source, aligned, input_range
+from dmlvk.kernels.common.plan import Launch, Plan, Range, Source, aligned, input_range, output_range
 from dmlvk.kernels.common.shapes import coalesce, divisors, linear_grid
 from dmlvk.kernels.convolution.geometry import (
     Filter,
@@ -27,6 +27,7 @@ from dmlvk.kernels.convolution.rules import ConvolutionProblem
 from dmlvk.kernels.copy.lowering import copy_launch, copy_problem
 from dmlvk.spec import ops
 from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.ops.convolution import ConvolutionAdd
 
 _MOST_CORNER = 1 << 15
 """Rows and columns that the cooperative kernel's 16-bit positions count."""
@@ -81,6 +82,31 @@ def channels_last_image(desc: ops.Convolution, geometry: Geometry, caps: Capabil
         place,
         copy_launch(copy_problem(16, sizes, (geometry.input_strides, strides)), (input_range(0), place), caps),
     )
+
+
+_INTERLEAVED_BANDWIDTH = 0.06
+"""Share of the memory's bandwidth of numbers that are stored one by one between others'. H100, 4x4 with strides of 2x2 over
+8x256x64x64 to 128 channels in planes, 33 MB: 352 us, with contiguous channels 175; those and a copy to planes take 196."""
+
+
+def turned_output(desc: ops.Convolution, geometry: Geometry, caps: Capabilities, start: int) -> Image | None:
+    """The image in temporary memory, ``start`` bytes behind its beginning, that takes the outputs of phases, and the launch
+    that copies it to the output; None where that does not pay."""
+    sizes, own = geometry.output_sizes, geometry.output_strides
+    _, channels, _, height, width = sizes
+    strides = (math.prod(sizes[1:]), 1, height * width * channels, width * channels, channels)
+    nbytes = 2 * math.prod(sizes)
+    model = caps.model
+    copied = model.dispatch_microseconds + 2 * nbytes / model.bytes_per_microsecond
+    is_apart = own[1] != 1 and geometry.divisor[2] > 1 and geometry.group_outputs % 4 == 0 and not any(desc.output_padding)
+    if (
+        isinstance(desc, ConvolutionAdd)
+        or not is_apart
+        or nbytes / (_INTERLEAVED_BANDWIDTH * model.bytes_per_microsecond) < copied
+    ):
+        return None
+    place = Range(Source.TEMPORARY, 0, start, aligned(nbytes))
+    return Image(strides, place, copy_launch(copy_problem(16, sizes, (strides, own)), (place, output_range()), caps))
 
 
 def cooperative(desc: ops.Convolution, geometry: Geometry, problem: ConvolutionProblem, caps: Capabilities) -> Plan:

@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.activation import fused
 from dmlvk.kernels.common.limitation import LOOP_ROUNDS, POSITIONS
-from dmlvk.kernels.common.plan import Launch, Plan, Range, Source, aligned, input_range, output_range
+from dmlvk.kernels.common.plan import Dispatch, Launch, Plan, Range, Source, aligned, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.rule import choose
 from dmlvk.kernels.common.shapes import check_rounds, linear_grid
-from dmlvk.kernels.convolution.cooperative import channels_last_image, cooperative, cooperative_fits
+from dmlvk.kernels.convolution.cooperative import channels_last_image, cooperative, cooperative_fits, turned_output
 from dmlvk.kernels.convolution.geometry import Geometry, as_it_is, dispatch_of, divided_phases, geometry_of
 from dmlvk.kernels.convolution.lanes import depthwise_lanes, lane_registers
 from dmlvk.kernels.convolution.lines import line_terms, lines, lines_bytes, lines_fit
@@ -144,33 +144,54 @@ def _vector(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabiliti
 
 
 def _phases(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabilities) -> Plan:
-    """Each phase by the rule that suits it. What cooperative ones would each copy the input for is copied once."""
+    """Each phase by the rule that suits it. What cooperative ones would each copy the input for is copied once. What they
+    would store number by number, between each other's outputs, is copied to planes in the end."""
     whole = geometry_of(desc)
-    geometries = divided_phases(whole)
-    problems = [_problem_of(desc, geometry) for geometry in geometries]
+    problems = [_problem_of(desc, geometry) for geometry in divided_phases(whole)]
     rules = [choose(CONVOLUTION, one, caps).name for one in problems]
-    image = channels_last_image(desc, whole, caps) if "cooperative" in rules else None
+    by_matrices = "cooperative" in rules
+    image = channels_last_image(desc, whole, caps) if by_matrices else None
     launches: list[Launch] = [] if image is None else [image.launch]
-    initialize: list[Launch] = []
     taken = 0 if image is None else aligned(image.range.nbytes)
+    turned = turned_output(desc, whole, caps, taken) if by_matrices else None
+    y = output_range()
+    if turned is not None:
+        whole, y, taken = (
+            dataclasses.replace(whole, output_strides=turned.strides),
+            turned.range,
+            taken + turned.range.nbytes,
+        )
+    initialize: list[Launch] = []
     temporary, persistent = taken, 0
-    for geometry, one, rule in zip(geometries, problems, rules, strict=True):
+    # Where channels are contiguous no word has outputs of two phases, so that those which need nothing else run beside.
+    apart, alone = whole.output_strides[1] == 1 and whole.group_outputs % 2 == 0, False
+    for geometry, one, rule in zip(divided_phases(whole), problems, rules, strict=True):
         places = {Source.TEMPORARY: taken, Source.PERSISTENT: persistent}
         x = input_range(0)
         if image is not None and rule == "cooperative":
             geometry, x = dataclasses.replace(geometry, input_strides=image.strides), image.range
         plan = _OF_GEOMETRY[rule](desc, geometry, one, caps)
-        launches += _moved(plan.dispatches, places, x)
-        initialize += _moved(plan.initialize, places, x)
+        launches += (
+            dataclasses.replace(launch, beside_previous=True)
+            if apart and alone and len(plan.dispatches) == 1 and isinstance(launch, Dispatch)
+            else launch
+            for launch in _moved(plan.dispatches, places, x, y)
+        )
+        alone = len(plan.dispatches) == 1
+        initialize += _moved(plan.initialize, places, x, y)
         temporary = max(temporary, taken + plan.temporary_bytes)
         persistent = aligned(persistent + plan.persistent_bytes)
+    if turned is not None:
+        launches.append(turned.launch)
     return Plan(tuple(launches), temporary, persistent, initialize=tuple(initialize))
 
 
-def _moved(launches: tuple[Launch, ...], places: Mapping[Source, int], x: Range) -> list[Launch]:
-    """Launches with their own memory at these places, and the input there."""
+def _moved(launches: tuple[Launch, ...], places: Mapping[Source, int], x: Range, y: Range) -> list[Launch]:
+    """Launches with their own memory at these places, and the input and the output there."""
 
     def moved(part: Range) -> Range:
+        if part == output_range():
+            return y
         return x if part == input_range(0) else part._replace(offset=part.offset + places.get(part.source, 0))
 
     return [dataclasses.replace(launch, bindings=tuple(map(moved, launch.bindings))) for launch in launches]

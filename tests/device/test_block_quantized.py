@@ -144,7 +144,8 @@ def check_product(
     )
     desc.validate()
     expected = block_quantized_gemm(desc, *arrays)
-    for rule in possible_rules(desc, device.capabilities) if caps is None else ["vector"]:
+    rules = possible_rules(desc, caps or device.capabilities)
+    for rule in rules if caps is None else [rule for rule in rules if rule in ("dot", "vector")]:
         plan = None if caps is None else lower(desc, caps, force=rule)
         problem = Problem(desc, tuple(inputs), (output,))
         buffers = [Execution(device, problem, rule, plan).run().buffers[0] for _ in range(2)]

@@ -14,6 +14,7 @@ from dmlvk.kernels.block_quantized.rules import (
     MOST_ROWS,
     BlockGatherProblem,
     BlockProblem,
+    dot_shape,
     matrix_parts,
 )
 from dmlvk.kernels.common.activation import fused
@@ -27,8 +28,9 @@ from dmlvk.kernels.common.registry import register, subgroup_features
 from dmlvk.kernels.common.shapes import WORD_BITS, check_rounds, linear_grid, most_invocations, part_starts, power_of_two
 from dmlvk.kernels.matmul.lowering import Product, factor_access, output_quads, parts_and_merge, product_dispatch, split_sum
 from dmlvk.kernels.matmul.tiles import CPU_TILES, TiledProduct, fastest_tiles
+from dmlvk.spec.block_formats import BlockLayout, OffsetKind
 from dmlvk.spec.enums import TensorDataType
-from dmlvk.spec.ops.block_quantized import BlockQuantizedGather, BlockQuantizedGemm
+from dmlvk.spec.ops.block_quantized import BlockQuantizedGather, BlockQuantizedGemm, layout_of
 from dmlvk.spec.tensor import TensorDesc, element_bits
 
 _BIAS, _ADDEND = 4, 5
@@ -56,7 +58,13 @@ def _problem(desc: BlockQuantizedGemm) -> BlockProblem:
         nbytes=PackedWeights.of(desc).nbytes,
         is_half=x.data_type is TensorDataType.FLOAT16,
         whole=whole_words(*own, along_depth=True),
+        totals=_totals(layout_of(desc)),
     )
+
+
+def _totals(layout: BlockLayout) -> int:
+    """The sums of a chunk's numbers that are multiplied with offsets."""
+    return 0 if layout.offset is OffsetKind.NONE else max(CHUNK // layout.block, 1)
 
 
 class _Span(NamedTuple):
@@ -228,6 +236,26 @@ def _vector(desc: BlockQuantizedGemm, problem: BlockProblem, caps: Capabilities)
     return _in_parts(desc, caps, multiply, gates=not caps.is_cpu)
 
 
+def _dot(desc: BlockQuantizedGemm, problem: BlockProblem, caps: Capabilities) -> Plan:
+    def multiply(product: Product, weights: PackedWeights, taken: int) -> Plan:
+        quads, gated = -(-product.columns // 4), weights.columns != product.columns
+        shape = dot_shape(problem, product.rows, quads * (1 + gated), caps)
+        check_rounds(-(-weights.chunks // shape.lanes), caps, desc.dml_name)
+        constants = {
+            "LOCAL_SIZE_X": shape.local,
+            **weights.constants,
+            **({"GATE": desc.gate} if gated else {}),
+            "LANES": shape.lanes,
+            "LANES_NEAR": min(shape.lanes, caps.least_subgroup),
+            "STAGED": weights.chunks,
+            "VECTOR_Y": int(output_quads(product)),
+        }
+        grid = linear_grid(product.rows * -(-quads // (shape.local // shape.lanes)), caps)
+        return Plan((product_dispatch("block_dot", product, constants, grid, {"DOT": 1}, 0, **weights.params),))
+
+    return _in_parts(desc, caps, multiply, gates=not caps.is_cpu)
+
+
 def _cooperative(desc: BlockQuantizedGemm, problem: BlockProblem, caps: Capabilities) -> Plan:
     def multiply(product: Product, weights: PackedWeights, taken: int) -> Plan:
         matrix = cooperative_matrix(caps, "float16", "float32")
@@ -281,7 +309,7 @@ register(
     BlockQuantizedGemm,
     problem=_problem,
     rules=BLOCK_GEMM,
-    schedules={"vector": _vector, "cooperative": _cooperative, "tiled": _tiled},
+    schedules={"dot": _dot, "vector": _vector, "cooperative": _cooperative, "tiled": _tiled},
     limitations=(LOOP_ROUNDS,),
     features=subgroup_features,
     any_size=frozenset({"input_tensor", *_WEIGHTS, "addend_tensor", "output_tensor"}),

@@ -6,17 +6,22 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.block_quantized.manifest import CHUNK
 from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix, matrices_pay
 from dmlvk.kernels.common.cooperative_tile import CooperativeTile, cooperative_tile
 from dmlvk.kernels.common.rule import Rule, always
+from dmlvk.kernels.common.shapes import most_invocations, power_of_two
 from dmlvk.spec.size import decided
 
 MOST_ROWS = 8
 """The most rows that an invocation of the schedule for vectors sums."""
 
-_UNPACKED = 2.5
-"""Multiply-adds that take as long as the unpacking of a weight, once for each group of rows."""
-_STAGED = 5.0
+_MULTIPLIED, _UNPACKED = 2.6, 2.5
+"""Multiply-adds that take as long as those of a weight for each row, by vectors; and rows that take as long as its
+unpacking, once for each group of them."""
+_DOT = 3.0
+"""The same for each row by dot products: a code is made a byte of four, and multiplied with each digit."""
+_STAGED = 13.0
 """The same for a weight that is rounded to float16 and put into shared memory, once for each tile of rows."""
 _MATRIX_SPEED = 0.75
 """Share of their time that tiles of matrices unpack: in the rest they wait and multiply."""
@@ -28,6 +33,14 @@ _TILED_ROWS = 32
 """Rows from which on tiles pay: those that invocations sum read all of the input again for every four columns."""
 _LEAST_ROUNDS = 2
 """The fewest rounds of a part."""
+_DOT_LOCAL, _MOST_DOT_LOCAL, _CPU_DOT_LOCAL = 256, 512, 32
+"""The invocations of the schedule for dot products, which share the digits of a row: about one for each chunk."""
+_CHUNK_INVOCATIONS = CHUNK // 8
+"""Neighbours that make the digits of a chunk together."""
+_DOT_LANES = 128
+"""The most lanes of four columns."""
+_DOT_WAVE = 0.25
+"""Share of a wave that keeps enough loads in flight."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +52,7 @@ class BlockProblem:
         nbytes: The bytes of the packed weights.
         is_half: Whether the tensors are FLOAT16.
         whole: Whether rows of the input are whole words of 16 bytes.
+        totals: The sums of a chunk's numbers of the input that offsets of the format need; 0 without offsets.
     """
 
     rows: int
@@ -47,6 +61,7 @@ class BlockProblem:
     nbytes: int
     is_half: bool
     whole: bool
+    totals: int
 
 
 @dataclass(frozen=True)
@@ -81,6 +96,31 @@ def matrix_parts(rows: int, columns: int, depth: int, caps: Capabilities) -> Mat
     return MatrixParts(tile, workgroups, -(-rounds // each), each)
 
 
+class DotShape(NamedTuple):
+    """The workgroups of a product by dot products: the invocations of each, and how many of them share four columns."""
+
+    local: int
+    lanes: int
+
+
+def dot_shape(problem: BlockProblem, rows: int, quads: int, caps: Capabilities) -> DotShape:
+    """The workgroups of some rows of a problem with so many quads of columns of weights."""
+    chunks, near = -(-problem.depth // CHUNK), caps.least_subgroup
+    if caps.is_cpu:
+        return DotShape(_CPU_DOT_LOCAL, near)
+    local = min(max(_DOT_LOCAL, power_of_two(chunks)), _MOST_DOT_LOCAL, most_invocations(caps))
+    to_fill = max(caps.model.invocations(_DOT_WAVE) // (quads * rows), 1)
+    return DotShape(local, max(min(power_of_two(to_fill), power_of_two(chunks), _DOT_LANES, local), near))
+
+
+def _dot_products(problem: BlockProblem, caps: Capabilities) -> bool:
+    """Whether the device has dot products of bytes, and room for the digits of a row and the sums of subgroups."""
+    row = -(-problem.depth // CHUNK) * ((2 if problem.is_half else 3) * CHUNK + 4 + 4 * problem.totals)
+    sums = 2 * 16 * max(_MOST_DOT_LOCAL // caps.least_subgroup, 1)
+    fits = row + sums <= caps.shared_memory_bytes and caps.least_subgroup >= _CHUNK_INVOCATIONS
+    return fits and problem.whole and "integer_dot_product" in caps.features
+
+
 def _matrices_are_faster(problem: BlockProblem, caps: Capabilities) -> bool:
     """Whether tiles of matrices, which unpack a weight once for many rows, take less time by the device's model than
     rows that are multiplied one by one. Neither is faster than one read of the weights."""
@@ -92,7 +132,9 @@ def _are_faster(caps: Capabilities, sizes: tuple[int, int, int, int]) -> bool:
     model, (rows, columns, depth, nbytes) = caps.model, sizes
     each = columns * depth / (model.products_per_microsecond * model.processors)
     read = nbytes / model.bytes_per_microsecond
-    by_rows = max(read, each * (rows + _UNPACKED * -(-rows // MOST_ROWS)))
+    has_dot = "integer_dot_product" in caps.features
+    vectors = _MULTIPLIED * (rows + _UNPACKED * -(-rows // MOST_ROWS))
+    by_rows = max(read, each * (_DOT * rows if has_dot else vectors))
     parts = matrix_parts(rows, columns, depth, caps)
     waves = max(parts.workgroups * parts.parts / (_FLAT_EACH * model.processors), 1)
     waiting = waves * parts.rounds * _ROUND * model.latency_microseconds
@@ -106,7 +148,17 @@ BLOCK_GEMM = (
         when=_matrices_are_faster,
         possible=_cooperative,
         because="float16 factors, or float32 ones that may be rounded to it, and so many rows that reading weights would "
-        "wait for their products: by the model of an H200 from 6 rows of 58 million weights on; not measured yet",
+        "wait for their products. On an H100 (driver 580, 2026-11-25) 4 rows and 59 million weights in Q4_0 take 38 us so, "
+        "26 by dot products and 34 by vectors; 16 rows 40 us so, and 100 by vectors",
+    ),
+    Rule(
+        "dot",
+        when=lambda problem, caps: not caps.is_cpu and problem.rows < _TILED_ROWS,
+        possible=_dot_products,
+        because="few rows: codes and digits of the input are multiplied four at a time, which takes no longer than to "
+        "read the weights. On an H100 (driver 580, 2026-11-25) a row and 117 million weights in Q4_0 take 28 us so, "
+        "2.4 TB/s, and 36 by vectors; 59 million 17 and 21, 17 million 8.6 and 10; 16 rows of FLOAT32 and 525 million "
+        "1.0 and 2.2 ms",
     ),
     Rule(
         "tiled",
@@ -118,7 +170,8 @@ BLOCK_GEMM = (
         "vector",
         when=always,
         possible=always,
-        because="bound by one read of the weights: invocations side by side load 16 bytes of each of four columns",
+        because="on a processor, or without dot products of bytes: bound by one read of the weights and by their unpacking; "
+        "invocations side by side load 16 bytes of each of four columns",
     ),
 )
 

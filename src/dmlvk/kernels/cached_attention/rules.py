@@ -53,7 +53,7 @@ class StepShape(NamedTuple):
 
 _STEP_ROWS = 8
 """Most rows of queries whose sums an invocation holds."""
-_STEP_INVOCATIONS = 128
+_STEP_INVOCATIONS, _CPU_STEP_INVOCATIONS = 256, 128
 _STEP_CHUNKS = 4
 """Most words of a key that an invocation should have."""
 _STEP_NUMBERS = 64
@@ -64,7 +64,8 @@ def step_shape(problem: CachedProblem, caps: Capabilities) -> StepShape:
     """The lanes that leave the fewest of a row's words without one, and of these the most."""
     elements = 128 // problem.bits
     words = max(problem.head_size, problem.value_size) // elements
-    most = min(caps.subgroup_size, _STEP_INVOCATIONS)
+    wanted = _CPU_STEP_INVOCATIONS if caps.is_cpu else _STEP_INVOCATIONS
+    most = min(caps.subgroup_size, wanted)
     found, slots = most, -(-words // most) * most
     lanes = most // 2
     while lanes and -(-words // lanes) <= _STEP_CHUNKS:
@@ -74,7 +75,7 @@ def step_shape(problem: CachedProblem, caps: Capabilities) -> StepShape:
     head, value = (-(-(size // elements) // found) for size in (problem.head_size, problem.value_size))
     # A CPU's driver takes seconds to compile unrolled loops.
     keys = 1 if caps.is_cpu else 2 if problem.rows * head * elements >= _STEP_NUMBERS else 4
-    invocations = max(found, min(_STEP_INVOCATIONS, most_invocations(caps)))
+    invocations = max(found, min(wanted, most_invocations(caps)))
     shape = StepShape(invocations, found, head, value, keys)
     divisors = (rows for rows in range(problem.rows, 1, -1) if problem.rows % rows == 0)
     several = (shape._replace(together=rows) for rows in divisors)

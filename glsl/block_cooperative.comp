@@ -14,6 +14,7 @@
 #pragma use_vulkan_memory_model
 
 #define NO_SCALED_CLIP
+#define HALF_ARITHMETIC
 
 #include "tensor.glsl"
 #include "gemm_quads.glsl"
@@ -60,6 +61,11 @@ Raw head_a(uint place, uint line, uint word, uint k, uint count) { return eight_
 uint place_b(uint line, uint word) { return min(first_n + line, p.columns - 1); }
 
 uvec4 packed_b(Raw raw) {
+    if (HALF_NUMBERS) {
+        uvec4 halves;
+        half_numbers_of(raw.codes, halves);
+        return halves;
+    }
     float numbers[8];
     numbers_of(raw.codes, numbers);
     uvec4 word;

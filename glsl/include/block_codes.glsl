@@ -207,6 +207,30 @@ void numbers_of(EightCodes codes, out float numbers[8]) {
     }
 }
 
+// Whether a number is the product of two FLOAT16: the scale, and a code of 4 or 5 bits less CENTRE.
+const bool HALF_NUMBERS = SCALE == SCALE_FLOAT16 && OFFSET == OFFSET_NONE && BITS < 6;
+
+#ifdef HALF_ARITHMETIC // defined by who has the extension for it
+// The numbers, rounded to FLOAT16 as they come, where HALF_NUMBERS. Two codes that lie in halves of a word are the low bits of two FLOAT16
+// of 1024, or four bits further up, so that next to nothing has to be shifted; taking 1024 off again is exact.
+void half_numbers_of(EightCodes codes, out uvec4 numbers) {
+    const f16vec2 scale = f16vec2(float16_t(real_of(codes.bits.scale, codes.bits.column % 4)));
+    [[unroll]] for (uint i = 0; i < 4; ++i) {
+        f16vec2 pair;
+        if (BITS == 4) {
+            const uint word = i < 2 ? codes.low : codes.low >> 8;
+            if (i % 2 == 0) pair = unpackFloat2x16((word & 0x000F000Fu) | 0x64006400u) - f16vec2(1024.0 + float(CENTRE));
+            else pair = fma(unpackFloat2x16((word & 0x00F000F0u) | 0x64006400u), f16vec2(0.0625), f16vec2(-64.0 - float(CENTRE)));
+        } else {
+            uint word = codes.low >> 4 * i & 0x000F000Fu;
+            word |= (codes.more >> (codes.g * 4 + i) & 0x00010001u) << 4;
+            pair = unpackFloat2x16(word | 0x64006400u) - f16vec2(1024.0 + float(CENTRE));
+        }
+        numbers[i] = packFloat2x16(pair * scale);
+    }
+}
+#endif
+
 // The number of a code less CENTRE.
 float number_of(vec3 terms, float code) { return fma(terms.x, code + float(CENTRE) - terms.y, terms.z); }
 

@@ -20,7 +20,7 @@ from dmlvk.spec.ops.block_quantized import BlockQuantizedGather, BlockQuantizedG
 from dmlvk.verify.cases.layouts import GuardedTensor, place
 from dmlvk.verify.cases.problem import Problem
 from dmlvk.verify.check import Execution
-from dmlvk.verify.oracle.block_quantized import block_quantized_gather, block_quantized_gemm
+from dmlvk.verify.oracle.block_quantized import block_quantized_gather, block_quantized_gemm, numbers
 
 F32, F16, U8, I8, U16, I64 = (TensorDataType[name] for name in ("FLOAT32", "FLOAT16", "UINT8", "INT8", "UINT16", "INT64"))
 Array = NDArray[Any]
@@ -182,6 +182,28 @@ def check_rows(device: dmlvk.Device, name: str, data_type: TensorDataType, caps:
 def test_one_row(device: dmlvk.Device, name: str) -> None:
     check_product(device, name, 1, F32)
     check_rows(device, name, F32)
+
+
+@pytest.mark.parametrize("format_", [BlockFormat.Q4_0, BlockFormat.Q5_0, BlockFormat.Q8_0])
+def test_unit_rows_give_the_numbers(device: dmlvk.Device, format_: BlockFormat) -> None:
+    """By every rule: each number is rounded once to FLOAT16, however small it is."""
+    depth, weights = 64, of_file(format_, 24, 64)
+    groups = weights.codes.reshape(len(weights.codes), -1, format_.layout.nbytes)
+    scales = (
+        np.random.default_rng(2).standard_normal((*groups.shape[:2], 1))
+        * np.where(np.arange(24) % 2, 3e-5, 0.1)[:, None, None]
+    )
+    groups[..., format_.layout.scales : format_.layout.scales + 2] = scales.astype(np.float16).view(np.uint8)
+    inputs = [placed(np.eye(depth, dtype=np.float16)), placed(weights.codes), None, None, None, None]
+    output = place(F16, (depth, len(weights.codes)), "packed", 0, is_output=True)
+    fields = [spec.name for spec in BlockQuantizedGemm.fields if spec.kind.is_input]
+    tensors = dict(zip(fields, map(desc_of, inputs), strict=True))
+    desc = BlockQuantizedGemm(**tensors, output_tensor=output.desc, format=format_)
+    desc.validate()
+    expected = numbers(desc, weights.codes, None, None).T.astype(np.float16)
+    for rule in possible_rules(desc, device.capabilities):
+        found = Execution(device, Problem(desc, tuple(inputs), (output,)), rule).run().buffers[0]
+        np.testing.assert_array_equal(output.view(found), expected, err_msg=rule)
 
 
 @pytest.mark.parametrize("gate", [Gate.SILU, Gate.GELU])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
@@ -192,10 +192,13 @@ class Network:
                 self._follow(node, walk)
         outputs = self._finish(walk)
         changes = self._changes(walk, region, inputs)
-        results = [value.storage for value in outputs.values() if isinstance(value, Value)]
-        read = [*results, *(value.storage for _, _, value in changes)]
+        read = [value.storage for value in (*outputs.values(), *(own for _, _, own in changes)) if isinstance(value, Value)]
         steps = optimized(needed_steps(walk.steps, read), read, memory=self._derived)
-        steps = written_back(steps, changes, results)
+        kept = _Kept({target.storage for _, target, _ in changes})
+        outputs = {name: kept.of(self._made_by(name), value) for name, value in outputs.items()}
+        changes = [(origin, target, kept.of(origin, value)) for origin, target, value in changes if value != target]
+        results = [value.storage for value in outputs.values() if isinstance(value, Value)]
+        steps = written_back((*kept.steps, *steps), changes, results)
         labels: dict[str, Any] = self._labels(walk, steps)
         outside = frozenset(inputs[name].storage for name in region.kept if name in inputs)
         lent = self._lendable(steps, outputs) - {value.storage for value in inputs.values()}
@@ -310,9 +313,14 @@ class Network:
             facts = self.facts[node]
             value = walk.values[node]
             if isinstance(facts, TensorFacts) and isinstance(value, Value):
-                part = self._parts.get(node, Part(node.name, "output"))
-                outputs[f"output {index}"] = self._launched(walk, part, _stored, value, facts)
+                name = f"output {index}"
+                outputs[name] = self._launched(walk, self._made_by(name), _stored, value, facts)
         return outputs
+
+    def _made_by(self, output: str) -> Part:
+        """The node of an output, by the name that the output has in traces."""
+        node = self.outputs[int(output.removeprefix("output "))]
+        return self._parts.get(node, Part(node.name, "output"))
 
     def _lendable(self, steps: Sequence[Step], outputs: Mapping[str, Value | Array]) -> frozenset[Storage]:
         """The storages of outputs that may lie outside: those of a known size that each run writes, for one output."""
@@ -361,6 +369,33 @@ class Network:
             elif part.op_type not in ASSERTIONS and part.op_type != WRITES:
                 removed[part] = Label(*part, MERGED if part in merged else UNREAD if part in asked else VIEW)
         return {"device_labels": device, "host_labels": host, "removed_labels": removed}
+
+
+class _Kept:
+    """What inputs hold before a run changes them, copied at its start where something needs it afterwards.
+
+    Args:
+        changed: The storages of these inputs.
+
+    Attributes:
+        steps: The copies.
+    """
+
+    def __init__(self, changed: Collection[Storage]) -> None:
+        self._changed = changed
+        self._values: dict[Value, Value] = {}
+        self.steps: list[Step] = []
+
+    def of(self, origin: Origin, value: Any) -> Any:
+        """A value, or its copy."""
+        if not isinstance(value, Value) or value.storage.place.storage not in self._changed:
+            return value
+        if value not in self._values:
+            copy = self._values[value] = packed_value(value.dtype, value.sizes)
+            desc = ops.ElementWiseIdentity(input_tensor=value.desc(), output_tensor=copy.desc())
+            desc.validate()
+            self.steps.append(Step(origin, desc, (value.storage,), (copy.storage,)))
+        return self._values[value]
 
 
 def _converted(row: Row, conversion: Conversion, args: Any, options: Any) -> Any:

@@ -87,3 +87,17 @@ def test_a_step_of_nesterov_leaves_the_momentum_that_pytorch_leaves() -> None:
     (momentum, *_) = (state["momentum_buffer"] for state in optimisers[1].state.values())
     (wanted, *_) = (state["momentum_buffer"] for state in optimisers[0].state.values())
     torch.testing.assert_close(momentum.cpu(), wanted, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("where", ["cpu", "dmlvk"])
+def test_outputs_that_are_views_of_another_share_its_memory(where: str) -> None:
+    def function(x: torch.Tensor) -> Any:
+        y = x * 2
+        return y.t(), y, y[1:], y
+
+    found = torch.compile(function, backend=dmlvk.torch.backend)(torch.arange(12.0).reshape(3, 4).to(where))
+    wanted = function(torch.arange(12.0).reshape(3, 4))
+    found[1].add_(1), wanted[1].add_(1)
+    for own, other in zip(found, wanted, strict=True):
+        assert (own.shape, own.stride()) == (other.shape, other.stride())
+        assert torch.equal(own.cpu(), other)

@@ -27,8 +27,20 @@ from dmlvk.runtime.memory import Buffer
 from dmlvk.runtime.recorder import BoundRange, Recording
 from dmlvk.spec.errors import UnsupportedError
 from dmlvk.spec.tensor import packed_strides
+from dmlvk.torch.aliases import OutputViews
 from dmlvk.torch.facts import TensorFacts
-from dmlvk.torch.memory import COPIES, Lying, array_of, buffer_of, device_tensor, from_host, is_on_device, lying, on_host
+from dmlvk.torch.memory import (
+    COPIES,
+    Lying,
+    array_of,
+    buffer_of,
+    device_tensor,
+    from_host,
+    is_on_device,
+    lying,
+    on_host,
+    packed_copy,
+)
 from dmlvk.torch.network import RANDOM_STATE, Network
 from dmlvk.torch.places import InputPlaces, OutputPlaces
 from dmlvk.torch.types import stored_as
@@ -154,6 +166,7 @@ class DeviceGraph:
         self._last: _Call | None = None
         self.device = device
         self.kind = kind
+        self._views = OutputViews(module) if kind == "inference" else None
         self._outputs = OutputPlaces(device)
         self._inputs = InputPlaces(device)
         self.network = Network(module, constants, lent_from, self._outputs.expect)
@@ -355,6 +368,8 @@ class DeviceGraph:
                     reads.append((place, array))
                 tensor = from_host(array, facts.dtype)
                 made.append(tensor.permute([facts.order.index(axis) for axis in range(len(facts.order))]))
+        if self._views is not None:
+            made = self._views.filled(made, network.number, by_node)
         return _Results(made, recorded_copies(self.device, copies) if copies else None, reads)
 
     def _lent(self, storage: Storage) -> Buffer | None:

@@ -18,6 +18,7 @@ from torch.utils import backend_registration
 from dmlvk.engine.default_device import default_device
 from dmlvk.engine.device_array import DeviceArray
 from dmlvk.engine.numpy_types import data_type_of
+from dmlvk.engine.single_operators import packed
 from dmlvk.graph.views import Sizes, View
 from dmlvk.runtime.device import ComputeDevice
 from dmlvk.runtime.memory import Buffer
@@ -175,6 +176,11 @@ def to_host(tensor: torch.Tensor) -> torch.Tensor:
     """A packed copy of a tensor of the device in the host's memory. Waits for it."""
     array = array_of(tensor)
     return from_host(array.numpy() if array.size else np.empty(array.shape, array.dtype), tensor.dtype)
+
+
+def packed_copy(tensor: torch.Tensor) -> torch.Tensor:
+    """A packed copy of a tensor of the device, there."""
+    return tensor_of(packed(array_of(tensor)), tensor.dtype)
 
 
 class Lying(NamedTuple):

@@ -101,3 +101,23 @@ def test_outputs_that_are_views_of_another_share_its_memory(where: str) -> None:
     for own, other in zip(found, wanted, strict=True):
         assert (own.shape, own.stride()) == (other.shape, other.stride())
         assert torch.equal(own.cpu(), other)
+
+
+@pytest.mark.parametrize("where", ["cpu", "dmlvk"])
+@pytest.mark.parametrize("part", [(slice(None), slice(2, 5)), (slice(1, 3), slice(None)), (0, slice(1, None))])
+def test_views_with_gaps_are_changed_where_they_lie(part: Any, where: str) -> None:
+    whole = torch.arange(48.0).reshape(6, 8)
+    own = whole.clone().to(where)
+    whole[part].add_(1)
+    compiled = torch.compile(lambda x: x.add_(1), backend=dmlvk.torch.backend)
+    compiled(own[part])
+    assert torch.equal(own.cpu(), whole)
+
+
+@pytest.mark.parametrize("where", ["cpu", "dmlvk"])
+def test_tensors_of_inference_mode_are_changed(where: str) -> None:
+    compiled = torch.compile(lambda x: x.add_(1), backend=dmlvk.torch.backend)
+    with torch.inference_mode():
+        x = torch.arange(3.0).to(where)
+        compiled(x), compiled(x)
+        assert torch.equal(x.cpu(), torch.arange(3.0) + 2)

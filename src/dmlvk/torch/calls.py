@@ -185,7 +185,10 @@ class DeviceGraph:
             args.clear()
             return self._run(given)
 
-    def _run(self, args: Sequence[Any]) -> list[Any]:
+    def _run(self, given: Sequence[Any]) -> list[Any]:
+        args = [*given]
+        for index in self._written:
+            args[index] = _whole(given[index])
         feeds: dict[str, Array | DeviceArray] = {}
         call = self._repeated(args, feeds) or self._prepared(args, feeds)
         graph = call.graph
@@ -193,11 +196,11 @@ class DeviceGraph:
             feeds[RANDOM_STATE] = _random_state()
         self.account = Account(call.shapes)
         run = Run(self.device, self._graphs, self.account, data_type_of)
-        results = self._results(call, args)  # made first: what fails here has changed nothing
+        results = self._results(call, given)  # made first: what fails here has changed nothing
         changing = [args[index] for index in self._written]
         on_host = [tensor for tensor in changing if not is_on_device(tensor)]
         for tensor in changing:
-            if is_on_device(tensor):
+            if is_on_device(tensor) and not tensor.is_inference():
                 torch.autograd.graph.increment_version(tensor)
         COPIES.change(on_host, self.device)
         at_once = graph.dispatches >= _WORTH_A_SUBMIT  # so that the device works while the host goes on
@@ -207,6 +210,9 @@ class DeviceGraph:
         for place, array in results.reads:
             place.buffer.read_into(array, place.offset)
         COPIES.changed(on_host, self.device)
+        for index in self._written:
+            if args[index] is not given[index]:
+                given[index].copy_(args[index])
         self.runs += 1
         return results.made
 
@@ -309,16 +315,12 @@ class DeviceGraph:
                 raise UnsupportedError(f"a tensor is on {array.device}, and the graph on {self.device}")
             array = array.transpose(*lies.order) if lies.order else array
             if not array.is_packed or not array.is_bindable:
-                if is_written:
-                    raise UnsupportedError("a graph that changes a view which starts within 16 bytes, or has gaps")
                 return packed(array) if array.size else array, False
             return array, stays
         if tensor.device.type != "cpu":
             raise UnsupportedError(f"tensors on {tensor.device} are not supported; there are cpu and dmlvk")
         if stays and lies.is_packed and not tensor.is_inference():
             return COPIES.of(tensor, self.device), True
-        if is_written:
-            raise UnsupportedError("a graph that changes a CPU tensor with gaps, or one of torch.inference_mode")
         return np.ascontiguousarray(on_host(tensor.permute(lies.order))), False
 
     def _made(self, graph: CompiledGraph) -> tuple[_Made | None, ...]:
@@ -381,6 +383,18 @@ class DeviceGraph:
         if self._outputs[storage] != before:
             self._graphs.bind({storage: self._outputs[storage]})
         return lent
+
+
+def _whole(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor whose memory a run can change: the tensor itself, or a copy of one with gaps, at a place where no graph can
+    be bound, or without a count of changes."""
+    if is_on_device(tensor):
+        is_whole = lying(tensor).is_packed and array_of(tensor).is_bindable
+        return tensor if is_whole else packed_copy(tensor)
+    if lying(tensor).is_packed and not tensor.is_inference():
+        return tensor
+    with torch.inference_mode(False):
+        return tensor.clone(memory_format=torch.contiguous_format)
 
 
 def _bytes(array: DeviceArray) -> int:

@@ -23,6 +23,7 @@ from dmlvk.engine.single_operators import packed
 from dmlvk.engine.transfer import tensor_bytes
 from dmlvk.runtime.device import ComputeDevice
 from dmlvk.spec.tensor import packed_strides
+from dmlvk.torch import keeping
 from dmlvk.torch.calls import DeviceGraph
 from dmlvk.torch.decompositions import decompositions
 from dmlvk.torch.memory import (
@@ -246,4 +247,5 @@ def install() -> tuple[torch.library.Library, ...]:
     for name, function in kernels.items():
         own.impl(name, function, "PrivateUse1")
     rest.fallback(_fallback, "PrivateUse1")
+    keeping.install()
     return own, rest

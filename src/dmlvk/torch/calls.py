@@ -200,7 +200,8 @@ class DeviceGraph:
         changing = [args[index] for index in self._written]
         on_host = [tensor for tensor in changing if not is_on_device(tensor)]
         for tensor in changing:
-            if is_on_device(tensor) and not tensor.is_inference():
+            # of a single operator PyTorch counts itself, and not the statistics that a normalization saves for its gradient
+            if is_on_device(tensor) and not tensor.is_inference() and self.kind != "operator":
                 torch.autograd.graph.increment_version(tensor)
         COPIES.change(on_host, self.device)
         at_once = graph.dispatches >= _WORTH_A_SUBMIT  # so that the device works while the host goes on

@@ -42,6 +42,15 @@ def _lerp(x: Tensor, end: Tensor, weight: float) -> Tensor:
     return x + (end - x) * weight if abs(weight) < 0.5 else end - (end - x) * (1 - weight)
 
 
+for _shift, _by in (
+    (_aten.__lshift__, torch.bitwise_left_shift),
+    (_aten.__rshift__, torch.bitwise_right_shift),
+    (_aten.__ilshift__, torch.bitwise_left_shift),
+    (_aten.__irshift__, torch.bitwise_right_shift),
+):
+    _composite(_shift.Scalar, _shift.Tensor)(_by)
+
+
 # -- views and places in memory
 
 
@@ -79,6 +88,13 @@ def _as_strided_scatter(
 @_composite(_aten.put.default)
 def _put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     return x.reshape(-1).index_put((index.reshape(-1),), source.reshape(-1), accumulate).reshape(x.shape)
+
+
+@_composite(_aten._index_put_impl.default)
+def _index_put(
+    x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False, unsafe: bool = False
+) -> Tensor:
+    return x.index_put(indices, values, accumulate)
 
 
 @_composite(_aten.index_reduce.default)
@@ -459,6 +475,21 @@ for _name, _width in (("bilinear", 2), ("bicubic", 4)):
 
     _composite(getattr(_aten, f"_upsample_{_name}2d_aa").default)(_resized)
     _composite(getattr(_aten, f"_upsample_{_name}2d_aa_backward").default)(functools.partial(_smoothed_back, width=_width))
+
+
+# -- random choices
+
+
+@_composite(_aten.multinomial.default)
+def _multinomial(x: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None) -> Any:
+    """The places whose share over an exponential number is the largest: such a place comes as often as its share says."""
+    if generator is not None:
+        return NotImplemented
+    shares = x.float()
+    if not replacement:
+        return (shares / -torch.log1p(-torch.rand_like(shares))).topk(num_samples, -1)[1]
+    draws = torch.rand((*x.shape[:-1], num_samples, x.shape[-1]), device=x.device)
+    return (shares.unsqueeze(-2) / -torch.log1p(-draws)).argmax(-1)
 
 
 # -- functions of numbers

@@ -106,6 +106,15 @@ def as_strided(
     return made
 
 
+def set_memory(tensor: torch.Tensor, other: torch.Tensor) -> None:
+    """Gives a tensor of the device the memory, sizes and strides of another one of its type."""
+    sizes, strides = list(other.shape), list(other.stride())
+    storage = other.untyped_storage()
+    torch.ops.aten.set_.source_Storage_storage_offset.redispatch(
+        _CPU, tensor, storage, other.storage_offset(), sizes, strides
+    )
+
+
 def held(tensor: torch.Tensor) -> Held:
     """The buffer of a tensor of the device.
 

@@ -41,6 +41,7 @@ from dmlvk.torch.facts import (
     sizes_of,
 )
 from dmlvk.torch.in_place import written_back
+from dmlvk.torch.memory import is_on_device, to_host
 from dmlvk.torch.registry import ROWS, Row
 from dmlvk.torch.types import computed_as
 
@@ -443,5 +444,6 @@ def _stored(node: Conversion, value: Value, facts: TensorFacts) -> Value:
 
 
 def _constant(tensor: torch.Tensor) -> Value:
+    tensor = to_host(tensor) if is_on_device(tensor) else tensor
     array = tensor.contiguous().numpy() if tensor.dtype is not torch.bfloat16 else tensor.float().numpy()
     return packed_value(array.dtype, array.shape, np.array(array))

@@ -72,6 +72,11 @@ def normal(node: Conversion, x: Value, mean: float = 0.0, std: float = 1.0, **op
     return node.cast(scaled(node, _normal(node, node.sizes), std, mean), node.dtype)
 
 
+@converter("prims.normal.default", random=True)
+def normal_numbers(node: Conversion, shape: Sequence[int], *, mean: Number, std: Number, **options: Any) -> Value:
+    return node.cast(scaled(node, _normal(node, node.sizes), float(std), float(mean)), node.dtype)
+
+
 @converter("aten.randint.default", random=True)
 def randint(node: Conversion, high: int, size: Sequence[int], **options: Any) -> Value:
     return randint_from(node, 0, high, size)
@@ -87,7 +92,7 @@ def randint_from(node: Conversion, low: int, high: int, size: Sequence[int], **o
     return node.cast(whole, node.dtype)
 
 
-@converter("aten.randperm.default", random=True)
+@converter("aten.randperm.default", "aten.randperm.generator", random=True)
 def randperm(node: Conversion, n: int, **options: Any) -> Value:
     """The order of random words."""
     if n < 2:

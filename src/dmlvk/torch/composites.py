@@ -477,6 +477,97 @@ for _name, _width in (("bilinear", 2), ("bicubic", 4)):
     _composite(getattr(_aten, f"_upsample_{_name}2d_aa_backward").default)(functools.partial(_smoothed_back, width=_width))
 
 
+# -- layers of transformers, as PyTorch's modules call them where nothing asks for gradients
+
+
+def _open(mask: Tensor | None, kind: int | None, sizes: Sequence[int]) -> Tensor | None:
+    """What each query may look at, of a mask that says what it may not: one for all (0), one of keys for each sequence (1),
+    or one for each head (2)."""
+    if mask is None:
+        return None
+    rest = ~mask.to(torch.bool)
+    if kind == 1:
+        return rest.reshape(sizes[0], 1, 1, -1)
+    return rest.reshape(sizes[0], -1, *rest.shape[-2:]) if rest.dim() == 3 else rest
+
+
+def _heads(x: Tensor, count: int) -> Tensor:
+    return x.unflatten(-1, (count, x.shape[-1] // count)).transpose(1, 2)
+
+
+@_composite(_aten._native_multi_head_attention.default)
+def _attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    embed_dim: int,
+    num_head: int,
+    qkv_weight: Tensor,
+    qkv_bias: Tensor,
+    proj_weight: Tensor,
+    proj_bias: Tensor,
+    mask: Tensor | None = None,
+    need_weights: bool = True,
+    average_attn_weights: bool = True,
+    mask_type: int | None = None,
+) -> Any:
+    linear = torch.nn.functional.linear
+    parts = zip((query, key, value), qkv_weight.chunk(3), qkv_bias.chunk(3), strict=True)
+    q, k, v = (_heads(linear(*own), num_head) for own in parts)
+    rest = _open(mask, mask_type, query.shape)
+    if not need_weights:
+        made = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=rest)
+        return linear(made.transpose(1, 2).flatten(-2), proj_weight, proj_bias), None
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
+    shares = (scores if rest is None else scores.masked_fill(~rest, -math.inf)).softmax(-1)
+    made = linear((shares @ v).transpose(1, 2).flatten(-2), proj_weight, proj_bias)
+    return made, shares.mean(1) if average_attn_weights else shares
+
+
+@_composite(_aten._transformer_encoder_layer_fwd.default)
+def _encoder_layer(
+    x: Tensor,
+    embed_dim: int,
+    num_heads: int,
+    qkv_weight: Tensor,
+    qkv_bias: Tensor,
+    proj_weight: Tensor,
+    proj_bias: Tensor,
+    use_gelu: bool,
+    norm_first: bool,
+    eps: float,
+    norm_weight_1: Tensor,
+    norm_bias_1: Tensor,
+    norm_weight_2: Tensor,
+    norm_bias_2: Tensor,
+    ffn_weight_1: Tensor,
+    ffn_bias_1: Tensor,
+    ffn_weight_2: Tensor,
+    ffn_bias_2: Tensor,
+    mask: Tensor | None = None,
+    mask_type: int | None = None,
+) -> Tensor:
+    linear = torch.nn.functional.linear
+
+    def normal(y: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        return torch.nn.functional.layer_norm(y, (embed_dim,), weight, bias, eps)
+
+    def attended(y: Tensor) -> Tensor:
+        weights = (qkv_weight, qkv_bias, proj_weight, proj_bias)
+        made: Tensor = _attention(y, y, y, embed_dim, num_heads, *weights, mask, False, mask_type=mask_type)[0]
+        return made
+
+    def fed(y: Tensor) -> Tensor:
+        y = linear(y, ffn_weight_1, ffn_bias_1)
+        return linear(torch.nn.functional.gelu(y) if use_gelu else torch.relu(y), ffn_weight_2, ffn_bias_2)
+
+    if norm_first:
+        x = x + attended(normal(x, norm_weight_1, norm_bias_1))
+        return x + fed(normal(x, norm_weight_2, norm_bias_2))
+    x = normal(x + attended(x), norm_weight_1, norm_bias_1)
+    return normal(x + fed(x), norm_weight_2, norm_bias_2)
+
+
 # -- random choices
 
 

@@ -27,6 +27,7 @@ from dmlvk.runtime.device import ComputeDevice
 from dmlvk.spec.errors import UnsupportedError
 from dmlvk.spec.tensor import packed_strides
 from dmlvk.torch import keeping
+from dmlvk.torch.attention import attention
 from dmlvk.torch.calls import DeviceGraph
 from dmlvk.torch.counted import KERNELS, whole_indices
 from dmlvk.torch.decompositions import decompositions
@@ -360,6 +361,7 @@ def install() -> tuple[torch.library.Library, ...]:
     }
     for name, function in kernels.items():
         own.impl(name, _without_modes(function), "PrivateUse1")
+    own.impl("scaled_dot_product_attention", attention, "AutogradPrivateUse1")
     rest.fallback(_without_modes(_fallback), "PrivateUse1")
     keeping.install()
     return own, rest

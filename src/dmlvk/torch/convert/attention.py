@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from dmlvk.engine.values import Value
 from dmlvk.spec import ops
 from dmlvk.spec.enums import ReduceFunction
 from dmlvk.torch.conversion import Conversion
-from dmlvk.torch.convert.elementwise import BOOL, chosen, minus, plus, times, wide
+from dmlvk.torch.convert.elementwise import BOOL, chosen, compared, minus, plus, times, wide
 from dmlvk.torch.convert.products import multiplied
 from dmlvk.torch.convert.reductions import reduced
 from dmlvk.torch.registry import converter
@@ -35,7 +36,7 @@ def attention(
         raise node.unsupported(f"{_PLAIN} is not supported")
     key, value = _shared_heads(node, query, key), _shared_heads(node, query, value)
     scores = _scores(node, query, key, is_causal, attn_mask, scale)
-    shares = node.launch(ops.ActivationSoftmax1, scores, output_tensor=node.new(scores.sizes, scores.dtype), axes=(3,))
+    shares = softmax(node, scores, 3) if attn_mask is None else safe_softmax(node, scores, 3)
     made = multiplied(node, shares, value)
     sums = reduced(node, wide(node, scores), ReduceFunction.LOG_SUM_EXP, (3,))
     dtype, sizes = node.results[1]
@@ -66,6 +67,8 @@ def attention_backward(
     scores = _scores(node, q, k, is_causal, attn_mask, scale)
     sums = node.reshape(node.tensor(logsumexp, scores.dtype), (*scores.sizes[:-1], 1))
     shares = node.elementwise(ops.ElementWiseExp, minus(node, scores, sums))
+    if attn_mask is not None:  # of a row that sees nothing both are -infinity
+        shares = chosen(node, compared(node, ops.ElementWiseLogicalEquals, scores, -math.inf), 0.0, shares, shares.dtype)
     of_value = multiplied(node, _turned(shares), g)
     apart = reduced(node, times(node, g, made), ReduceFunction.SUM, (3,))
     of_scores = times(node, shares, minus(node, multiplied(node, g, _turned(v)), apart))
@@ -78,6 +81,24 @@ def attention_backward(
             value_made = node.reshape(reduced(node, split, ReduceFunction.SUM, (2,)), sizes)
         results.append(node.cast(value_made, dtype))
     return tuple(results)
+
+
+def softmax(node: Conversion, x: Value, axis: int) -> Value:
+    """exp(x) over its sum along a dimension."""
+    return node.launch(ops.ActivationSoftmax1, x, output_tensor=node.new(x.sizes, x.dtype), axes=(axis,))
+
+
+def safe_softmax(node: Conversion, x: Value, axis: int) -> Value:
+    """A softmax whose results are 0, and not NaN, where all elements are -infinity, as those of what sees nothing are."""
+    hidden = compared(node, ops.ElementWiseLogicalEquals, x, -math.inf)
+    return chosen(node, hidden, 0.0, softmax(node, x, axis), x.dtype)
+
+
+@converter("aten._safe_softmax.default")
+def safe_softmax_of(node: Conversion, x: Value, dim: int, dtype: Any = None) -> Value:
+    if not x.rank:
+        return node.fill((), node.dtype.type(1))
+    return node.cast(safe_softmax(node, wide(node, node.cast(x, node.dtype)), dim % x.rank), node.dtype)
 
 
 def _turned(value: Value) -> Value:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import torch
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import TracingContext
+from torch.utils.checkpoint import CheckpointPolicy
 
 from dmlvk.directml.device import Device
 from dmlvk.engine.default_device import default_device
@@ -92,10 +95,22 @@ def backend(
         bw_compiler=functools.partial(compiler, kind="backward"),
         inference_compiler=functools.partial(compiler, kind="inference"),
         decompositions=decompositions(),
-        partition_fn=min_cut_rematerialization_partition,
+        partition_fn=_parted,
         keep_inference_input_mutations=True,
     )(module, inputs)
     return made
+
+
+def _parted(joint: fx.GraphModule, inputs: Sequence[Any], **options: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
+    """Forward and backward graphs. Random numbers are saved, even where a checkpoint asks for all to be computed again: the
+    backward graph would draw others."""
+    for node in joint.graph.nodes:
+        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+            for own in (node, *(user for user in node.users if user.target is operator.getitem)):
+                if "recompute" in own.meta:
+                    own.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+    forward, backward = min_cut_rematerialization_partition(joint, inputs, **options)
+    return forward, backward
 
 
 def compiled(

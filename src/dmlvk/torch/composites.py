@@ -568,6 +568,32 @@ def _encoder_layer(
     return normal(x + fed(x), norm_weight_2, norm_bias_2)
 
 
+# -- weights that are scaled, and gradients that are
+
+
+@_composite(_aten._amp_foreach_non_finite_check_and_unscale.default)
+def _unscaled(gradients: Sequence[Tensor], found: Tensor, inverse: Tensor) -> tuple[list[Tensor], Tensor]:
+    """Gradients without the factor of the loss, and 1 where one of them is not finite."""
+    for own in gradients:
+        found = torch.maximum(found, (~own.isfinite()).any().to(found.dtype))
+    return [
+        own * inverse.to(own.dtype) if own.dtype != torch.float16 else (own.float() * inverse).half() for own in gradients
+    ], found
+
+
+@_composite(_aten._amp_update_scale.default)
+def _updated_scale(
+    scale: Tensor, tracker: Tensor, found: Tensor, growth_factor: float, backoff_factor: float, interval: int
+) -> tuple[Tensor, Tensor]:
+    """The factor of the loss after a step: less where a gradient was not finite, more after so many good steps."""
+    steps = tracker + 1
+    grown = scale * growth_factor
+    grows = (steps == interval) & grown.isfinite()
+    better = torch.where(grows, grown, scale)
+    made = torch.where(found > 0, scale * backoff_factor, better)
+    return made, torch.where((found > 0) | (steps == interval), torch.zeros_like(tracker), steps)
+
+
 # -- random choices
 
 

@@ -19,7 +19,7 @@ import dmlvk.torch
 from dmlvk.engine.graph_cache import CompiledGraphs
 from dmlvk.engine.trace import Region
 from dmlvk.runtime.memory import Buffer
-from dmlvk.spec.errors import UnsupportedError
+from dmlvk.spec.errors import InvalidArgumentError, UnsupportedError
 from dmlvk.torch.memory import Copies
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -109,6 +109,62 @@ def test_what_has_no_converter_runs_in_pytorch_where_that_is_allowed() -> None:
     compiled = torch.compile(function, backend=dmlvk.torch.backend, options={"allow_fallback": True})
     assert all(map(torch.equal, compiled(x), function(x)))
     assert dmlvk.torch.report().fallbacks[name] == before + 1
+
+
+def test_elements_that_no_device_has_are_computed_in_pytorch_where_that_is_allowed() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.fft.rfft(x * 2).abs() + 1
+
+    x = torch.linspace(-1, 1, 32).reshape(4, 8)
+    compiled = torch.compile(function, backend=dmlvk.torch.backend, options={"allow_fallback": True})
+    torch.testing.assert_close(compiled(x), function(x))
+
+
+@pytest.mark.parametrize("where", ["cpu", "dmlvk"])
+def test_an_input_is_changed_by_what_pytorch_computes(where: str) -> None:
+    def function(x: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
+        total.add_(x)
+        return torch.special.bessel_j0(total)  # the last of the graph, where inputs are changed
+
+    x, total = torch.linspace(-1, 1, 4), torch.arange(4.0)
+    compiled = torch.compile(function, backend=dmlvk.torch.backend, options={"allow_fallback": True})
+    own = total.clone().to(where)
+    found, wanted = compiled(x.to(where), own), function(x, total)
+    torch.testing.assert_close(found.cpu(), wanted)
+    torch.testing.assert_close(own.cpu(), total)
+
+
+def test_a_complex_number_is_refused_by_the_operator_that_makes_it() -> None:
+    x = torch.ones(3)
+    with pytest.raises(Exception, match=r"aten\.complex\.default") as caught:
+        torch.compile(lambda x: torch.complex(x, x).abs(), backend=dmlvk.torch.backend)(x)
+    assert isinstance(getattr(caught.value, "inner_exception", caught.value), UnsupportedError)
+
+
+def test_sizes_that_follow_from_elements_are_refused_in_a_graph() -> None:
+    x = torch.tensor([1.0, 0.0, 2.0])
+    compiled = torch.compile(lambda x: (x * 2)[x > 0] + 1, backend=dmlvk.torch.backend, fullgraph=True)
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True), pytest.raises(Exception) as caught:
+        compiled(x)
+    error = getattr(caught.value, "inner_exception", caught.value)
+    assert isinstance(error, UnsupportedError)
+    assert "follow" in str(error) or "aten.nonzero.default" in str(error)
+
+
+def test_a_session_takes_no_other_type_and_no_other_sizes() -> None:
+    session = dmlvk.torch.export(torch.nn.Linear(3, 2), (torch.ones(4, 3),))
+    for other in (torch.ones(5, 3), torch.ones(4, 3, dtype=torch.float64), torch.ones(3)):
+        with pytest.raises(InvalidArgumentError, match="sizes of the model's input") as caught:
+            session.run(None, {"input": other.numpy()})
+        assert caught.value.field == "input"
+
+
+def test_a_model_on_the_device_is_exported() -> None:
+    model = torch.nn.Linear(3, 2)
+    wanted = model(torch.ones(4, 3))
+    session = dmlvk.torch.export(model.to("dmlvk"), (torch.ones(4, 3).to("dmlvk"),))
+    (found,) = session.run(None, {session.inputs[0]: torch.ones(4, 3).numpy()})
+    torch.testing.assert_close(torch.from_numpy(found), wanted.detach())
 
 
 def test_a_model_is_exported_to_a_session_that_keeps_its_buffers() -> None:

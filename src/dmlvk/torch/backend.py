@@ -21,7 +21,7 @@ from dmlvk.spec.errors import InvalidArgumentError
 from dmlvk.torch.calls import DeviceGraph
 from dmlvk.torch.decompositions import decompositions
 from dmlvk.torch.device import install
-from dmlvk.torch.facts import missing_operators
+from dmlvk.torch.facts import device_nodes, is_foreign
 from dmlvk.torch.fallback import MixedGraph
 from dmlvk.torch.report import note
 
@@ -121,7 +121,7 @@ def compiled(
     kept_from = _forward_outputs() if kind == "forward" else None
     is_backward = kind == "backward"
     fixed = () if is_backward else _fixed_inputs()
-    is_mixed = options.allow_fallback and bool(missing_operators(module.graph))
+    is_mixed = options.allow_fallback and any(map(is_foreign, device_nodes(module.graph)))
 
     def made() -> DeviceGraph | MixedGraph:
         if is_mixed:

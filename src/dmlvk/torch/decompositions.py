@@ -17,6 +17,10 @@ _OF_CONSTANTS: Final = ("aten.lift.default", "aten.lift_fresh.default")
 """Operators by which PyTorch makes a constant of a program a value of the graph, and which it removes itself."""
 
 
+_COMPLEX: Final = ("aten.complex.default", "aten.polar.default")
+"""Operators that PyTorch takes apart into what no device has: they are named instead."""
+
+
 def decompositions() -> dict[Any, Callable[..., Any]]:
     """PyTorch's decompositions and ours, without those of operators that have a row."""
     return dict(_decompositions())
@@ -30,5 +34,5 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
         **foreach_decompositions(),
         **composites(),
     }
-    kept = {*ROWS, *_OF_CONSTANTS}
+    kept = {*ROWS, *_OF_CONSTANTS, *_COMPLEX}
     return {operator: function for operator, function in table.items() if str(operator) not in kept}

@@ -14,6 +14,8 @@ from dmlvk.spec.errors import InvalidArgumentError
 from dmlvk.torch.backend import Options
 from dmlvk.torch.calls import DeviceGraph
 from dmlvk.torch.decompositions import decompositions
+from dmlvk.torch.facts import TensorFacts
+from dmlvk.torch.memory import is_on_device, to_host
 from dmlvk.torch.report import note
 
 
@@ -80,7 +82,11 @@ class ExportedSession:
         unknown = [name for name in outputs or () if name not in self.outputs]
         if unknown:
             raise InvalidArgumentError(f"must be among {', '.join(self.outputs)}", field="outputs", value=unknown)
-        made = dict(zip(self.outputs, self(*(torch.as_tensor(feeds[name]) for name in self.inputs)), strict=True))
+        given = {name: torch.as_tensor(feeds[name]) for name in self.inputs}
+        for node in self._graph.network.inputs:
+            if node.name in given:
+                _check(node.name, given[node.name], self._graph.network.facts[node])
+        made = dict(zip(self.outputs, self(*given.values()), strict=True))
         return [_array(made[name]) for name in (self.outputs if outputs is None else outputs)]
 
     def __call__(self, *inputs: torch.Tensor) -> list[Any]:
@@ -92,9 +98,24 @@ class ExportedSession:
 _HELD = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 
+def _check(name: str, given: torch.Tensor, facts: Any) -> None:
+    """Holds that an input is of the type and the sizes that the model was exported for."""
+    if not isinstance(facts, TensorFacts):
+        return
+    expected = tuple(size if isinstance(size, int) else None for size in facts.sizes)
+    fits = len(given.shape) == len(expected) and all(
+        size in (own, None) for own, size in zip(given.shape, expected, strict=True)
+    )
+    if given.dtype is not facts.dtype or not fits:
+        rule = "must have the type and the sizes of the model's input; None stands for a size that may change"
+        value = (given.dtype, tuple(given.shape))
+        raise InvalidArgumentError(rule, operator="run", field=name, value=value, expected=(facts.dtype, expected))
+
+
 def _array(item: Any) -> Any:
     if not isinstance(item, torch.Tensor):
         return np.asarray(item)
+    item = to_host(item) if is_on_device(item) else item
     return item.float().numpy() if item.dtype is torch.bfloat16 else item.numpy()
 
 

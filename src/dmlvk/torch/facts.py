@@ -12,7 +12,9 @@ from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 from dmlvk.graph.views import Sizes
-from dmlvk.torch.registry import missing
+from dmlvk.spec.errors import UnsupportedError
+from dmlvk.torch.registry import ROWS, missing
+from dmlvk.torch.types import is_stored
 
 Expression: TypeAlias = Any
 """A size: a number, or sympy's expression of symbols."""
@@ -61,7 +63,13 @@ def expression_of(size: int | torch.SymInt) -> Expression:
 
 def _hint(size: int | torch.SymInt) -> int:
     """A number of the size that the compiler saw."""
-    return int(size.node.hint) if isinstance(size, torch.SymInt) and size.node.hint is not None else int(size)
+    if not isinstance(size, torch.SymInt):
+        return int(size)
+    if size.node.hint is None:
+        raise UnsupportedError(
+            f"the size {size} follows from numbers on the device; a graph's sizes are known before it runs"
+        )
+    return int(size.node.hint)
 
 
 def order_of(sizes: tuple[int, ...] | list[int], strides: tuple[int, ...] | list[int]) -> tuple[int, ...]:
@@ -139,6 +147,15 @@ def device_nodes(graph: fx.Graph) -> Iterator[fx.Node]:
     for node in graph.nodes:
         if node.op == "call_function" and not is_host_node(node) and operator_name(node) not in (*ASSERTIONS, WRITES):
             yield node
+
+
+def is_foreign(node: fx.Node) -> bool:
+    """Whether a node has no converter, or has to do with tensors whose elements no device has."""
+    values = [own.meta.get("val") for own in (node, *node.all_input_nodes)]
+    tensors = [item for value in values for item in (value if isinstance(value, list | tuple) else (value,))]
+    return operator_name(node) not in ROWS or any(
+        isinstance(item, torch.Tensor) and not is_stored(item.dtype) for item in tensors
+    )
 
 
 def missing_operators(graph: fx.Graph) -> list[str]:

@@ -10,9 +10,8 @@ from torch.fx.passes.split_module import split_module
 
 from dmlvk.runtime.device import ComputeDevice
 from dmlvk.torch.calls import DeviceGraph
-from dmlvk.torch.facts import TensorFacts, device_nodes, facts_of, operator_name
+from dmlvk.torch.facts import WRITES, TensorFacts, device_nodes, facts_of, is_foreign, operator_name
 from dmlvk.torch.memory import is_on_device, to_host
-from dmlvk.torch.registry import ROWS
 from dmlvk.torch.report import FALLBACKS, note
 
 
@@ -57,11 +56,14 @@ def _parts(graph: fx.Graph) -> tuple[dict[fx.Node, int], set[int]]:
     hosted: set[int] = set()
     part = 0
     asked = {*device_nodes(graph)}
+    changes = {node for node in graph.nodes if node.op == "call_function" and operator_name(node) == WRITES}
     for node in graph.nodes:
         if node.op != "call_function":
             continue
-        if node in asked and (operator_name(node) not in ROWS) != (part in hosted):
+        if node in asked and is_foreign(node) != (part in hosted):
             hosted.update((part + 1,) * (part not in hosted))
+            part += 1
+        elif node in changes and part in hosted:  # what is on the device is changed there
             part += 1
         parts[node] = part
     return parts, hosted

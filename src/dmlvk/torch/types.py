@@ -20,6 +20,11 @@ _DTYPES: Final[Mapping[torch.dtype, np.dtype[Any]]] = {
 _TORCHS: Final = {dtype: own for own, dtype in _DTYPES.items()}
 
 
+def is_stored(dtype: torch.dtype) -> bool:
+    """Whether tensors on a device may have such elements."""
+    return dtype is torch.bfloat16 or dtype in _DTYPES
+
+
 def stored_as(dtype: torch.dtype) -> np.dtype[Any]:
     """numpy's type for the elements of a tensor in memory; bfloat16's bits are uint16.
 

@@ -179,3 +179,75 @@ def test_a_scheduler_may_change_the_rate() -> None:
     for own, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(own.detach(), other.detach(), rtol=1e-5, atol=1e-5)
     assert len(dmlvk.torch.report().graphs) == 2, "one for the first rate, and one for all others"
+
+
+MODULES: dict[str, tuple[torch.nn.Module, torch.Tensor]] = {
+    "weight_norm": (torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(4, 3)), torch.linspace(-1, 1, 8).view(2, 4)),
+    **{
+        f"EmbeddingBag, {mode}": (
+            torch.nn.EmbeddingBag(6, 3, mode=mode, padding_idx=1),
+            torch.tensor([[0, 1, 2], [5, 2, 2]]),
+        )
+        for mode in ("sum", "mean", "max")
+    },
+    "BatchNorm": (
+        torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3)),
+        torch.linspace(-1, 1, 8).view(2, 4).cos(),
+    ),
+}
+
+
+@pytest.mark.parametrize("is_compiled", [True, False], ids=["compiled", "eager"])
+@pytest.mark.parametrize("name", MODULES)
+def test_gradients_of_modules_are_pytorchs(name: str, is_compiled: bool) -> None:
+    module, x = MODULES[name]
+    reference, model = copy.deepcopy(module), copy.deepcopy(module).to("dmlvk")
+    function = torch.compile(model, backend=dmlvk.torch.backend) if is_compiled else model
+    found, wanted = function(x.to("dmlvk")), reference(x)
+    weights = torch.linspace(-1, 2, wanted.numel()).reshape(wanted.shape)
+    found.backward(weights.to("dmlvk")), wanted.backward(weights)
+    torch.testing.assert_close(found.detach().cpu(), wanted.detach())
+    for own, other in zip(model.parameters(), reference.parameters(), strict=True):
+        assert own.grad is not None and other.grad is not None
+        torch.testing.assert_close(own.grad.cpu(), other.grad, rtol=1e-4, atol=1e-5)
+    for own, other in zip(model.buffers(), reference.buffers(), strict=True):
+        torch.testing.assert_close(own.cpu(), other)
+
+
+def test_gradients_of_bags_by_frequency_are_those_of_their_rows() -> None:
+    """PyTorch's own on the processor takes the count of another row for some, so the rows are summed by hand here."""
+    weight, places = torch.linspace(-1, 1, 18).reshape(6, 3), torch.tensor([[0, 1, 2], [5, 2, 2]])
+    own, other = weight.to("dmlvk").requires_grad_(), weight.clone().requires_grad_()
+    bag = torch.nn.functional.embedding_bag(places.to("dmlvk"), own, mode="sum", scale_grad_by_freq=True)
+    bag.sum().backward()
+    torch.nn.functional.embedding(places, other, scale_grad_by_freq=True).sum().backward()
+    assert own.grad is not None and other.grad is not None
+    torch.testing.assert_close(own.grad.cpu(), other.grad)
+
+
+def test_a_limit_of_several_tensors_at_once_is_pytorchs() -> None:
+    """Optimisers ask for it, and what limits the size of gradients."""
+    x = torch.linspace(-1, 1, 6)
+    compiled = torch.compile(
+        lambda x: torch._foreach_maximum([x], -0.25) + torch._foreach_minimum([x, x], 0.25), backend=dmlvk.torch.backend
+    )
+    for found, wanted in zip(
+        compiled(x.to("dmlvk")), (x.clamp(min=-0.25), x.clamp(max=0.25), x.clamp(max=0.25)), strict=True
+    ):
+        assert torch.equal(found.cpu(), wanted)
+
+
+def test_rows_of_an_embedding_are_no_longer_than_asked() -> None:
+    model = torch.nn.Embedding(5, 3, max_norm=1.0)
+    own, places = copy.deepcopy(model).to("dmlvk"), torch.tensor([0, 3, 3])
+    torch.testing.assert_close(own(places.to("dmlvk")).cpu(), model(places))
+    torch.testing.assert_close(own.weight.cpu(), model.weight)
+
+
+def test_random_leaks_are_within_their_limits() -> None:
+    x = -torch.ones(500)
+    made = torch.compile(lambda x: torch.nn.functional.rrelu(x, 0.1, 0.3, training=True), backend="dmlvk")(
+        x.to("dmlvk")
+    ).cpu()
+    assert -0.3 <= float(made.min()) < -0.28
+    assert -0.12 < float(made.max()) <= -0.1

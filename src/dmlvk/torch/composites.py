@@ -571,6 +571,16 @@ def _encoder_layer(
 # -- weights that are scaled, and gradients that are
 
 
+@_composite(_aten._weight_norm_interface_backward.default)
+def _weight_norm_gradient(gradient: Tensor, v: Tensor, g: Tensor, norms: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """Of w = v g / |v|, where the norm goes over all dimensions but one."""
+    rest = [axis for axis in range(v.dim()) if axis != dim % v.dim()]
+    sizes = [v.shape[axis] if axis not in rest else 1 for axis in range(v.dim())]
+    norms = norms.reshape(sizes).to(g.dtype)
+    along = (gradient * v).sum(rest, keepdim=True)
+    return g / norms * (gradient - v * (along / (norms * norms))), along / norms
+
+
 @_composite(_aten._amp_foreach_non_finite_check_and_unscale.default)
 def _unscaled(gradients: Sequence[Tensor], found: Tensor, inverse: Tensor) -> tuple[list[Tensor], Tensor]:
     """Gradients without the factor of the loss, and 1 where one of them is not finite."""
@@ -594,6 +604,15 @@ def _updated_scale(
     return made, torch.where((found > 0) | (steps == interval), torch.zeros_like(tracker), steps)
 
 
+@_composite(_aten.embedding_renorm.default)
+def _renormed(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
+    """Rows that are used, no longer than a length."""
+    rows = torch.zeros(weight.shape[0], dtype=torch.bool, device=weight.device)
+    rows = rows.index_fill(0, indices.reshape(-1), True)
+    norms = torch.linalg.vector_norm(weight, norm_type, 1)
+    return weight * torch.where(rows & (norms > max_norm), max_norm / (norms + 1e-7), 1).unsqueeze(1)
+
+
 # -- random choices
 
 
@@ -607,6 +626,18 @@ def _multinomial(x: Tensor, num_samples: int, replacement: bool = False, *, gene
         return (shares / -torch.log1p(-torch.rand_like(shares))).topk(num_samples, -1)[1]
     draws = torch.rand((*x.shape[:-1], num_samples, x.shape[-1]), device=x.device)
     return (shares.unsqueeze(-2) / -torch.log1p(-draws)).argmax(-1)
+
+
+@_composite(_aten.rrelu_with_noise_functional.default)
+def _random_leaks(
+    x: Tensor, noise: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, generator: Any = None
+) -> Any:
+    if generator is not None:
+        return NotImplemented
+    if not training:
+        return torch.where(x <= 0, x * ((lower + upper) / 2), x), noise
+    slopes = torch.where(x <= 0, torch.rand_like(x) * (upper - lower) + lower, torch.ones_like(x))
+    return x * slopes, slopes
 
 
 # -- functions of numbers
@@ -804,3 +835,54 @@ def _embedding_bag(
         found = found / sizes.clamp(min=1).unsqueeze(1) if mode == 1 else found
         places_of = sizes
     return found.to(rows.dtype), bag.to(offsets.dtype), sizes, places_of.to(offsets.dtype)
+
+
+def _shares_of(rows: Tensor, weights: Tensor | None) -> Tensor:
+    return rows if weights is None else rows * weights.unsqueeze(1)
+
+
+@_composite(_aten._embedding_bag_backward.default)
+def _embedding_bag_gradient(
+    gradient: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    offset2bag: Tensor,
+    bag_size: Tensor,
+    maximum_indices: Tensor,
+    num_weights: int,
+    scale_grad_by_freq: bool,
+    mode: int,
+    sparse: bool,
+    per_sample_weights: Tensor | None,
+    padding_idx: int = -1,
+) -> Any:
+    """Each bag's gradient in the rows that it has, or of the largest elements in those that they come from."""
+    if sparse:
+        return NotImplemented
+    made = gradient.new_zeros((num_weights, gradient.shape[1]), dtype=torch.float32)
+    wide = gradient.float()
+    if mode == 2:
+        places = maximum_indices.to(torch.int64)
+        return made.scatter_add(0, places.clamp(min=0), torch.where(places >= 0, wide, 0)).to(gradient.dtype)
+    bags = offset2bag.to(torch.int64)
+    if mode == 1:
+        wide = wide / bag_size.clamp(min=1).unsqueeze(1)
+    rows = _shares_of(wide[bags], per_sample_weights) * (indices != padding_idx).unsqueeze(1)
+    if scale_grad_by_freq:
+        counts = wide.new_zeros(num_weights).index_put((indices,), torch.ones_like(rows[:, 0]), accumulate=True)
+        rows = rows / counts[indices].unsqueeze(1)
+    return made.index_put((indices,), rows, accumulate=True).to(gradient.dtype)
+
+
+@_composite(_aten._embedding_bag_per_sample_weights_backward.default)
+def _bag_weights_gradient(
+    gradient: Tensor,
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    offset2bag: Tensor,
+    mode: int,
+    padding_idx: int = -1,
+) -> Tensor:
+    found = (gradient[offset2bag.to(torch.int64)] * weight[indices]).sum(1)
+    return torch.where(indices != padding_idx, found, 0)

@@ -12,6 +12,8 @@ _SINGLE: Final[dict[str, Callable[..., Any]]] = {
     "_foreach_max": torch.ops.aten.max.default,
     "_foreach_clone": torch.ops.aten.clone.default,
     "_foreach_copy": lambda target, source, non_blocking=False: torch.ops.aten.copy.default(target, source),
+    "_foreach_maximum": lambda x, y: torch.ops.aten.maximum(x, y) if isinstance(y, torch.Tensor) else x.clamp(min=y),
+    "_foreach_minimum": lambda x, y: torch.ops.aten.minimum(x, y) if isinstance(y, torch.Tensor) else x.clamp(max=y),
     "_foreach_zero": torch.ops.aten.zeros_like.default,
     "_foreach_addcmul": lambda x, a, b, value=1: x + a * b * value,
     "_foreach_addcdiv": lambda x, a, b, value=1: x + a / b * value,

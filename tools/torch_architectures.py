@@ -2,10 +2,15 @@
 
     python tools/torch_architectures.py --out benchmarks.json            # all, resumes where it was stopped
     python tools/torch_architectures.py --only "resnet*" --out rows.json
+    python tools/torch_architectures.py --full --jobs 16 --seconds 300 --out rows.json   # on a GPU, published sizes
 
 Weights are random and sizes small, so that lavapipe takes a minute for one. Each runs in a process of its own. What it gives
 is compared with float32 and float64 on the CPU: outputs, and after a step all gradients and the statistics that batch
 normalization keeps. Nothing may run elsewhere: a converter that is missing is an error, and graphs are counted.
+
+With ``--full`` sizes are those that the networks were published with, in batches of two; of language models that were
+published with more than some 0.6 billion parameters the widths are, with fewer layers. There float32, without TF32, and
+float64 are CUDA's.
 """
 
 from __future__ import annotations
@@ -15,15 +20,17 @@ import contextlib
 import copy
 import fnmatch
 import json
+import math
 import multiprocessing
+import multiprocessing.connection
+import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from multiprocessing.pool import ThreadPool
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import torch
 
@@ -56,6 +63,28 @@ _OTHERS: Final = {
     "mc3_18": (2, 3, 4, 32, 32),
     "r2plus1d_18": (2, 3, 4, 32, 32),
 }
+
+
+_FULL_OTHERS: Final = {
+    "fcn_resnet50": (2, 3, 520, 520),
+    "deeplabv3_mobilenet_v3_large": (2, 3, 520, 520),
+    "lraspp_mobilenet_v3_large": (2, 3, 520, 520),
+    "r3d_18": (2, 3, 16, 112, 112),
+    "mc3_18": (2, 3, 16, 112, 112),
+    "r2plus1d_18": (2, 3, 16, 112, 112),
+}
+
+
+def _full_vision(name: str) -> tuple[Any, dict[str, torch.Tensor]]:
+    import torchvision
+
+    options: dict[str, Any] = {"weights": None}
+    if name in ("googlenet", "inception_v3"):
+        options.update(init_weights=False, aux_logits=False)
+    if name in _OTHERS and len(_OTHERS[name]) == 4:
+        options["weights_backbone"] = None
+    side = 299 if name == "inception_v3" else 224
+    return torchvision.models.get_model(name, **options), {"x": torch.rand(_FULL_OTHERS.get(name, (2, 3, side, side)))}
 
 
 def _vision(name: str) -> tuple[Any, dict[str, torch.Tensor]]:
@@ -180,6 +209,75 @@ def _transformer(name: str) -> tuple[Any, dict[str, torch.Tensor]]:
     return model_class(config), inputs()
 
 
+def _grouped(width: int, layers: int, heads: int, shared: int, inner: int, **rest: int) -> dict[str, int]:
+    """The options of a language model whose heads share keys."""
+    return {
+        "hidden_size": width,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": shared,
+        "intermediate_size": inner,
+        **rest,
+    }
+
+
+_BASE: Final = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072}
+_FULL: Final[Mapping[str, Mapping[str, Any]]] = {
+    "AlbertModel": {**_BASE, "embedding_size": 128},
+    "DebertaV2Model": _BASE,
+    "RemBertModel": {"num_hidden_layers": 8},
+    "BloomForCausalLM": {"hidden_size": 1024, "n_layer": 24, "n_head": 16},
+    "FalconForCausalLM": {"hidden_size": 2048, "num_hidden_layers": 4, "num_attention_heads": 32},
+    "GPTJForCausalLM": {"n_layer": 2},
+    "GPTNeoXForCausalLM": _grouped(1024, 24, 16, 16, 4096),
+    "Gemma2ForCausalLM": _grouped(2304, 2, 8, 4, 9216, head_dim=256),
+    "GemmaForCausalLM": _grouped(2048, 2, 8, 1, 16384, head_dim=256),
+    "GraniteForCausalLM": _grouped(2048, 4, 32, 8, 8192, vocab_size=49155),
+    "LlamaForCausalLM": _grouped(2048, 4, 32, 8, 8192, head_dim=64, vocab_size=128256),
+    "MistralForCausalLM": _grouped(4096, 2, 32, 8, 14336),
+    "Olmo2ForCausalLM": _grouped(2048, 4, 16, 16, 8192),
+    "Phi3ForCausalLM": _grouped(3072, 2, 32, 32, 8192),
+    "PhiForCausalLM": _grouped(2048, 4, 32, 32, 8192),
+    "Qwen2ForCausalLM": _grouped(896, 24, 14, 2, 4864),
+    "Qwen3ForCausalLM": _grouped(1024, 28, 16, 8, 3072, head_dim=128),
+    "StableLmForCausalLM": _grouped(2048, 4, 32, 32, 5632),
+    "Starcoder2ForCausalLM": _grouped(3072, 2, 24, 2, 12288),
+    "BartModel": {
+        "encoder_layers": 6,
+        "decoder_layers": 6,
+        "d_model": 768,
+        "encoder_ffn_dim": 3072,
+        "decoder_ffn_dim": 3072,
+    },
+}
+"""What is not the default of a model's configuration, which is of a published size."""
+_FULL_WORDS: Final = 128
+
+
+def _full_transformer(name: str) -> tuple[Any, dict[str, torch.Tensor]]:
+    import transformers
+
+    model_class = getattr(transformers, name)
+    config = model_class.config_class(**_FULL.get(name, {}))
+    config.use_cache = False
+    if name in ("T5Model", "BartModel", "MBartModel", "PegasusModel"):
+        config.decoder_start_token_id = 0
+    model = model_class(config)
+    if _TRANSFORMERS[name][1] is _picture:
+        return model, {"pixel_values": torch.rand(2, 3, 224, 224) * 2 - 1}
+    words = {"input_ids": torch.randint(3, 1000, (2, _FULL_WORDS))}
+    words["attention_mask"] = torch.ones(2, _FULL_WORDS, dtype=torch.int64)
+    if _TRANSFORMERS[name][1] is _pairs:
+        words["decoder_input_ids"] = torch.randint(3, 1000, (2, 32))
+    return model, words
+
+
+def full_architectures() -> dict[str, Callable[[], tuple[Any, dict[str, torch.Tensor]]]]:
+    """As ``architectures``, in published sizes."""
+    found = {name: partial(_full_vision, name) for name in (*_PICTURES, *_OTHERS)}
+    return {**found, **{name: partial(_full_transformer, name) for name in _TRANSFORMERS}}
+
+
 def architectures() -> dict[str, Callable[[], tuple[Any, dict[str, torch.Tensor]]]]:
     """Makes each architecture and its inputs, by name."""
     found = {name: partial(_vision, name) for name in (*_PICTURES, *_OTHERS)}
@@ -284,6 +382,46 @@ def tried(name: str, kind: str) -> dict[str, Any]:
     return made
 
 
+def tried_full(name: str, kind: str) -> dict[str, Any]:
+    """A row of an architecture in its published size: on the device beside CUDA, or the processor where there is none."""
+    import dmlvk.torch
+
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    place = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.manual_seed(SEED)
+    with torch.device(place):
+        model, inputs = full_architectures()[name]()
+    model = Flat(model)
+    without_chance(model)
+    model.train(kind == "training")
+    own = copy.deepcopy(model).cpu()
+
+    def results(run: Callable[..., list[torch.Tensor]], of: torch.nn.Module, given: Mapping[str, torch.Tensor]) -> Any:
+        if kind == "training":
+            return [item.detach() for item in _stepped(run, of, given)]
+        with torch.no_grad():
+            return run(**given)
+
+    wide = copy.deepcopy(model).double()
+    exact = results(wide, wide, {key: item.double() if item.is_floating_point() else item for key, item in inputs.items()})
+    del wide
+    near = results(model, model, inputs)
+    del model
+    start = time.perf_counter()
+    own = own.to("dmlvk")
+    found = results(_compiled(own), own, {key: item.cpu().to("dmlvk") for key, item in inputs.items()})
+    found = [item.cpu() for item in found]
+    seconds = round(time.perf_counter() - start, 1)
+    made = _judged([item.to(place) for item in found], near, exact)
+    report = dmlvk.torch.report()
+    made.update(
+        seconds=seconds, device=dmlvk.default_device().info.name, beside=place, breaks=sum(report.graph_breaks.values())
+    )
+    made["graphs"] = sum(graph.kind in ("inference", "forward") for graph in report.graphs)
+    made["parameters"] = sum(item.numel() for item in own.parameters())
+    return made
+
+
 # -- runs
 
 
@@ -297,11 +435,11 @@ def define_missing() -> None:
                 torch.library.define(f"torchvision::{name}", f"({types}) -> Tensor")
 
 
-def _work(name: str, kind: str, pipe: Any) -> None:
+def _work(name: str, kind: str, is_full: bool, pipe: Any) -> None:
     torch.set_num_threads(1)
     define_missing()
     try:
-        pipe.send(tried(name, kind))
+        pipe.send((tried_full if is_full else tried)(name, kind))
     except BaseException as error:
         cause: BaseException = getattr(error, "inner_exception", error)
         refused = type(cause).__name__ in ("UnsupportedError", "BackendCompilerFailed")
@@ -311,21 +449,69 @@ def _work(name: str, kind: str, pipe: Any) -> None:
         pipe.send({"state": "refused" if refused else "failed", "why": text})
 
 
-def _run(name: str, kind: str, limit: int) -> dict[str, Any]:
-    context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe()
-    worker = context.Process(target=_work, args=(name, kind, there))
-    worker.start()
-    there.close()
-    try:
-        made = here.recv() if here.poll(limit) else {"state": "failed", "why": f"more than {limit} s"}
-    except EOFError:
-        made = {"state": "failed", "why": "the process ended"}
-    worker.join(5)
-    if worker.is_alive():
-        worker.kill()
-    result: dict[str, Any] = {"name": name, "kind": kind, **made}
-    return result
+class _Task(NamedTuple):
+    """One process.
+
+    Attributes:
+        name, kind: What it runs.
+        worker: The process.
+        pipe: Where its row comes from.
+        end: When it is stopped.
+    """
+
+    name: str
+    kind: str
+    worker: Any
+    pipe: Any
+    end: float
+
+    def row(self, made: Mapping[str, Any]) -> dict[str, Any]:
+        """The row, of what came; ends the process."""
+        self.worker.join(0.0 if made["state"] == "failed" else 5.0)
+        if self.worker.is_alive():
+            self.worker.kill()
+        return {"name": self.name, "kind": self.kind, **made}
+
+
+def run(wanted: Sequence[tuple[str, str]], is_full: bool, jobs: int, limit: float, until: float) -> Iterator[dict[str, Any]]:
+    """Rows, in the order in which they are ready. Nothing begins, and nothing goes on, after a time."""
+    method = (
+        "fork" if is_full else "spawn"
+    )  # forked ones have what takes longest to import; nothing has touched a device here
+    context: Any = multiprocessing.get_context(method)
+    rest, running = list(wanted), dict[Any, _Task]()
+    while (rest or running) and time.monotonic() < until:
+        while rest and len(running) < jobs:
+            name, kind = rest.pop(0)
+            here, there = context.Pipe(duplex=False)
+            worker = context.Process(target=_work, args=(name, kind, is_full, there))
+            worker.start()
+            there.close()
+            running[here] = _Task(name, kind, worker, here, time.monotonic() + limit)
+        first = min(until, *(task.end for task in running.values()))
+        for pipe in multiprocessing.connection.wait([*running], max(first - time.monotonic(), 0.0)):
+            task = running.pop(pipe)
+            try:
+                yield task.row(task.pipe.recv())
+            except EOFError:
+                yield task.row({"state": "failed", "why": "the process ended"})
+        for pipe, task in [*running.items()]:
+            if task.end <= time.monotonic() < until:
+                yield running.pop(pipe).row({"state": "failed", "why": f"more than {limit} s"})
+    for task in running.values():
+        task.worker.kill()
+
+
+def import_before_parting() -> None:
+    """Imports once what all processes need."""
+    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # asking for devices does not begin CUDA, which no fork survives
+    import transformers
+
+    import dmlvk.torch  # noqa: F401
+
+    define_missing()
+    for name in _TRANSFORMERS:
+        getattr(transformers, name)
 
 
 def merge(rows: list[dict[str, Any]], into: Path, commit: str) -> None:
@@ -347,6 +533,8 @@ def main() -> None:
     parser.add_argument("--kinds", default="inference,training")
     parser.add_argument("--limit", type=int, default=600, help="seconds for one")
     parser.add_argument("--jobs", type=int, default=1, help="how many run at once")
+    parser.add_argument("--full", action="store_true", help="published sizes, beside CUDA")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="when all ends")
     parser.add_argument("--into", type=Path, help="a file of results that gets the rows in --out; nothing is run")
     parser.add_argument("--commit", default="", help="that of the rows")
     given = parser.parse_args()
@@ -355,17 +543,19 @@ def main() -> None:
         merge([json.loads(line) for line in lines], given.into, given.commit)
         return
     done = {(made["name"], made["kind"]) for made in map(json.loads, lines)}
+    until = time.monotonic() + given.seconds
     wanted = [
-        (name, kind, given.limit)
+        (name, kind)
         for kind in given.kinds.split(",")
         for name in architectures()
         if fnmatch.fnmatch(name, given.only) and (name, kind) not in done
     ]
-    with ThreadPool(given.jobs) as pool:
-        for made in pool.imap_unordered(lambda task: _run(*task), wanted):
-            print(json.dumps(made), file=sys.stderr, flush=True)
-            with given.out.open("a") as file:
-                file.write(json.dumps(made, sort_keys=True) + "\n")
+    if given.full:
+        import_before_parting()
+    for made in run(wanted, given.full, given.jobs, given.limit, until):
+        print(json.dumps(made), file=sys.stderr, flush=True)
+        with given.out.open("a") as file:
+            file.write(json.dumps(made, sort_keys=True) + "\n")
 
 
 if __name__ == "__main__":

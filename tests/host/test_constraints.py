@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from together import together
 
 import dmlvk
 from dmlvk.spec import ops as _ops
@@ -127,10 +128,9 @@ def passes_field_checks(desc: OperatorDesc) -> bool:
     return True
 
 
-@pytest.mark.parametrize(
-    ("row", "constraint"), PAIRS, ids=lambda value: getattr(value, "label", getattr(value, "__name__", None))
-)
-def test_constraint_is_broken_first(row: type[OperatorDesc], constraint: Constraint) -> None:
+@together(PAIRS, lambda pair: f"{pair[0].__name__}, {pair[1].label}")
+def test_constraint_is_broken_first(pair: tuple[type[OperatorDesc], Constraint]) -> None:
+    row, constraint = pair
     for base in bases(row):
         assert broken(base) == [], f"a case breaks {broken(base)}"
         manual = BREAKERS.get((row.__name__, constraint.label))

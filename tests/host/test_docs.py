@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import pathlib
 import re
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -45,7 +47,7 @@ PLACES |= {"Constraint": 1, "error": 1, "_error": 1}
 """The functions that take a rule, with its place among their arguments."""
 
 
-def rules(node: ast.AST) -> Iterator[str]:
+def rules(node: ast.Assign | ast.Call) -> Iterator[str]:
     """What is handed on as a rule, or named ``rule``, as far as it is text."""
     texts: list[ast.expr] = []
     match node:
@@ -60,31 +62,43 @@ def rules(node: ast.AST) -> Iterator[str]:
     yield from (words for text in texts if (words := text_of(text)) and re.search("[a-z] [a-z]", words))
 
 
-def read() -> tuple[set[str], list[str]]:
+class Said(NamedTuple):
+    """What the sources can say.
+
+    Attributes:
+        rules: The rules, each behind its file.
+        spoken: The texts.
+        gapped: A pattern for each text with a gap.
+    """
+
+    rules: list[str]
+    spoken: set[str]
+    gapped: list[re.Pattern[str]]
+
+
+@functools.cache  # by the process that runs these tests, and not by each that collects them: it takes seconds
+def said() -> Said:
     """Every text in the package's sources and, joined with gaps, every statement's in the native module's; and the rules."""
     texts: set[str] = set()
     found: list[str] = []
     for path in (ROOT / "src" / "dmlvk").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.expr) and (text := text_of(node)) is not None:
+            if isinstance(node, ast.Constant | ast.JoinedStr | ast.BinOp) and (text := text_of(node)) is not None:
                 texts.add(text)
-            found += (f"{path.relative_to(ROOT)}: {rule}" for rule in rules(node))
+            if isinstance(node, ast.Assign | ast.Call):
+                found += (f"{path.relative_to(ROOT)}: {rule}" for rule in rules(node))
     for path in (ROOT / "native").glob("*.cpp"):
         for statement in path.read_text(encoding="utf-8").split(";\n"):
             literals = re.sub(r'"\s*\n\s*"', "", statement)
             if parts := re.findall(r'"((?:[^"\\]|\\.)*)"', literals):
                 texts.add(GAP.join(parts) + GAP)
-    return texts, found
+    spoken = {text for text in texts if len(text) > 6}
+    return Said(found, spoken, [pattern(text, GAP) for text in spoken if GAP in text and len(text) > 16])
 
 
 def pattern(message: str, gap: str = "...") -> re.Pattern[str]:
     """What a gap leaves open."""
     return re.compile(".*".join(map(re.escape, message.split(gap))), re.DOTALL)
-
-
-TEXTS, RULES_SAID = read()
-SPOKEN = {text for text in TEXTS if len(text) > 6}
-OPEN = [pattern(text, GAP) for text in SPOKEN if GAP in text and len(text) > 16]
 
 
 def is_spoken(title: str, message: str) -> bool:
@@ -94,9 +108,9 @@ def is_spoken(title: str, message: str) -> bool:
     shortened = rule.partition(": ")[2] if title in RULES else rule.removeprefix("...: ")
     for words in (shortened, rule):
         wanted = pattern(words)
-        if len(words.replace("...", "").strip()) > 6 and any(map(wanted.match, SPOKEN)):
+        if len(words.replace("...", "").strip()) > 6 and any(map(wanted.match, said().spoken)):
             return True
-    return any(gapped.fullmatch(shortened) for gapped in OPEN)
+    return any(gapped.fullmatch(shortened) for gapped in said().gapped)
 
 
 def test_every_exception_has_its_section() -> None:
@@ -128,8 +142,8 @@ def test_what_nobody_says_is_found() -> None:
 
 
 def test_every_rule_says_what_must_be() -> None:
-    assert len(RULES_SAID) > 400
-    assert [rule for rule in RULES_SAID if not re.search(r"\b(must|may|can)\b", rule)] == []
+    assert len(said().rules) > 400
+    assert [rule for rule in said().rules if not re.search(r"\b(must|may|can)\b", rule)] == []
 
 
 F32, F16 = TensorDataType.FLOAT32, TensorDataType.FLOAT16

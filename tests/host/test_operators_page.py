@@ -6,7 +6,7 @@ import functools
 import re
 
 import operators_page
-import pytest
+from together import together
 
 from dmlvk.kernels.common.limitation import EVERY_OPERATOR
 from dmlvk.kernels.common.registry import has_kernels, limitations_of
@@ -29,7 +29,7 @@ def test_every_operator_has_a_section() -> None:
     assert list(sections()) and set(sections()) == {row.__name__ for row in ROWS}
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.__name__)
+@together(ROWS, lambda row: row.__name__)
 def test_limitations_stand_with_the_operator_and_the_operator_with_them(row: type[OperatorDesc]) -> None:
     for limitation in limitations_of(row):
         (said,) = re.findall(
@@ -44,7 +44,7 @@ def test_limitations_stand_with_the_operator_and_the_operator_with_them(row: typ
     assert set(listed) <= {limitation.name for limitation in limitations_of(row)}
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.__name__)
+@together(ROWS, lambda row: row.__name__)
 def test_a_section_says_what_the_row_says(row: type[OperatorDesc]) -> None:
     text = sections()[row.__name__]
     fields = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", text, re.MULTILINE))

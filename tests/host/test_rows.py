@@ -9,7 +9,7 @@ import json
 import pathlib
 from typing import Any
 
-import pytest
+from together import together
 
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.registry import LOWERINGS
@@ -48,7 +48,7 @@ def test_there_are_rows() -> None:
     assert {row.__name__ for row in ROWS} >= {"MeanVarianceNormalization1", "ElementWiseModulusFloor", "RoiAlign"}
 
 
-@pytest.mark.parametrize("operator", list(OperatorType)[1:], ids=lambda operator: operator.name)
+@together(list(OperatorType)[1:], lambda operator: operator.name)
 def test_operator_types_are_the_specification(operator: OperatorType) -> None:
     entry = SPECIFICATION[operator.dml_name]
     assert entry["value"] == operator.value
@@ -56,7 +56,7 @@ def test_operator_types_are_the_specification(operator: OperatorType) -> None:
     assert operator.feature_level.name == f"LEVEL_{major}_{minor}"
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.__name__)
+@together(ROWS, lambda row: row.__name__)
 def test_fields(row: type[OperatorDesc]) -> None:
     counts = {field["count_field"] for field in specified(row)["fields"] if "count_field" in field}
     wanted = [field for field in specified(row)["fields"] if field["name"] not in counts | {"DimensionCount"}]
@@ -74,7 +74,7 @@ def class_name_of_enumeration(name: str) -> str:
     return "".join(part.capitalize() for part in name.removeprefix("DML_").split("_"))
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.__name__)
+@together(ROWS, lambda row: row.__name__)
 def test_tensors(row: type[OperatorDesc]) -> None:
     wanted = {entry["tensor"]: entry for entry in specified(row)["tensors"]}
     for field in row.fields:
@@ -89,7 +89,7 @@ def test_tensors(row: type[OperatorDesc]) -> None:
             assert list(field.dimension_counts) == entry["dims"], field.name
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.__name__)
+@together(ROWS, lambda row: row.__name__)
 def test_in_place(row: type[OperatorDesc]) -> None:
     entry = specified(row)["in_place"]
     names = {field.dml_name for field in row.fields if field.name in row.in_place}
@@ -103,7 +103,7 @@ def test_in_place(row: type[OperatorDesc]) -> None:
         assert names == set(entry["output_may_alias"] if entry["supported"] else ())
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.__name__)
+@together(ROWS, lambda row: row.__name__)
 def test_fusion(row: type[OperatorDesc]) -> None:
     accepts = any(field.kind is FieldKind.FUSED_ACTIVATION for field in row.fields)
     assert accepts == specified(row)["accepts_fused_activation"]
@@ -114,7 +114,7 @@ def test_fusion(row: type[OperatorDesc]) -> None:
         assert row.fusable == specified(row)["fusable_activation"]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.__name__)
+@together(ROWS, lambda row: row.__name__)
 def test_row_has_docstring_kernel_oracle_and_cases(row: type[OperatorDesc]) -> None:
     assert row.__doc__ and not row.__doc__.startswith(f"{row.__name__}("), "a row says what it computes"
     assert row in LOWERINGS or row.upgrade is not OperatorDesc.upgrade, "no kernel and no upgrade"
@@ -129,7 +129,7 @@ def test_every_row_with_kernels_has_oracle_and_cases() -> None:
     assert not [row.__name__ for row in LOWERINGS if oracle(row) is None], "no oracle"
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.__name__)
+@together(ROWS, lambda row: row.__name__)
 def test_class_names_follow_the_rule(row: type[OperatorDesc]) -> None:
     assert class_name(row.type) == row.__name__
 
@@ -147,14 +147,12 @@ POINTWISE_FAMILIES = (
 """The specification's kernel families of operators that make each element on its own."""
 
 
-@pytest.mark.parametrize("name", SPECIFICATION)
+@together(SPECIFICATION)
 def test_every_operator_has_a_row(name: str) -> None:
     assert name in {row.type.dml_name for row in ROWS}
 
 
-@pytest.mark.parametrize(
-    "row", [row for row in ROWS if specified(row)["kernel_family"] in POINTWISE_FAMILIES], ids=lambda row: row.__name__
-)
+@together([row for row in ROWS if specified(row)["kernel_family"] in POINTWISE_FAMILIES], lambda row: row.__name__)
 def test_no_pointwise_operator_needs_memory_of_its_own(row: type[OperatorDesc]) -> None:
     caps = Capabilities(features=frozenset({"storage8", "storage16", "int64", "float64"}))
     entry = all_cases()[row]

@@ -7,7 +7,7 @@ import pathlib
 import re
 from collections.abc import Iterator
 
-import pytest
+from together import together
 
 from dmlvk.kernels.common.access import Access
 from dmlvk.kernels.common.kernel import KernelSpec
@@ -44,7 +44,7 @@ def own_numbers(text: str) -> Iterator[str]:
         yield from (f"{array}: {number}" for number in re.findall(r"\b(\d+)u?\b", array) if int(number) > 32)
 
 
-@pytest.mark.parametrize("spec", SHARING, ids=lambda spec: spec.name)
+@together(SHARING, lambda spec: spec.name)
 def test_a_shared_number_is_used_and_said_once(spec: KernelSpec) -> None:
     text = text_of(spec)
     for name, value in spec.shared:
@@ -57,7 +57,7 @@ def test_a_shared_number_is_used_and_said_once(spec: KernelSpec) -> None:
     )
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
+@together(SOURCES, lambda path: path.name)
 def test_no_shader_has_a_number_of_its_own(path: pathlib.Path) -> None:
     assert not list(own_numbers(path.read_text()))
 
@@ -70,7 +70,7 @@ def test_a_number_of_a_shader_is_found_whatever_its_name_and_form() -> None:
     )
 
 
-@pytest.mark.parametrize("spec", KERNELS.values(), ids=lambda spec: spec.name)
+@together(KERNELS.values(), lambda spec: spec.name)
 def test_the_cases_of_a_constant_have_names(spec: KernelSpec) -> None:
     """A constant that is 0 by default is a flag, or a choice between cases, whose names are in the row (``shared``). Any
     other is a count, which may be compared with numbers."""

@@ -89,8 +89,8 @@ _RESIDENT_WORKGROUP, _RESIDENT_QUADS = 512, 36
 
 def most_lanes(problem: RecurrentProblem, caps: Capabilities) -> int:
     """The most invocations that share a unit's products: no more than a row of the recurrence matrix has words, nor than a
-    subgroup has for certain."""
-    return min(32, caps.least_subgroup, power_of_two(problem.quads))
+    subgroup has for certain, which is 32 at most."""
+    return min(caps.least_subgroup, power_of_two(problem.quads))
 
 
 def resident_shape(problem: RecurrentProblem, caps: Capabilities) -> ResidentShape | None:

@@ -1,0 +1,149 @@
+"""Numbers of rules that no line of tests/data/choices.txt turns on: each is tried on both sides."""
+
+from __future__ import annotations
+
+import dataclasses
+from types import SimpleNamespace
+
+import pytest
+
+import dmlvk
+from dmlvk import TensorDataType, TensorDesc
+from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
+from dmlvk.devices.model import H200
+from dmlvk.kernels.common.rule import Rule
+from dmlvk.kernels.common.shapes import Coalesced
+from dmlvk.kernels.linear_attention.rules import LinearAttentionProblem
+from dmlvk.kernels.lowering import explain
+from dmlvk.kernels.normalization_gradient.rules import BatchGradientProblem
+from dmlvk.kernels.pooling.rules import POOLING
+from dmlvk.kernels.recurrent.rules import RecurrentProblem, block_shape, most_lanes, most_steps
+from dmlvk.kernels.root_mean_square.rules import RootMeanSquareProblem
+from dmlvk.kernels.scatter.rules import ScatterProblem
+from dmlvk.kernels.softmax.lowering import _words_anywhere
+from dmlvk.kernels.softmax.rules import SoftmaxProblem, SoftmaxUnit
+
+GPU = Capabilities(
+    features=Capabilities().features | SUBGROUPS | {"storage16", "subgroup_shuffle"},
+    subgroup_size=32,
+    minimum_subgroup_size=32,
+    workgroup_invocations=1024,
+    shared_memory_bytes=49152,
+    storage_buffer_bytes=2**32 - 1,
+    model=H200,
+)
+SHARE = H200.invocations(1 / 8)
+
+
+def named(rules: tuple[Rule, ...], name: str) -> Rule:
+    return next(rule for rule in rules if rule.name == name)
+
+
+@pytest.mark.parametrize(
+    ("apart", "window", "outputs", "holds"),
+    [
+        (8, 128, 10**9, True),
+        (7, 128, 10**9, False),
+        (0, 128, 10**9, True),  # one output a row
+        (8, 127, 10**9, False),
+        (8, 32, SHARE, True),
+        (8, 31, SHARE, False),
+        (8, 32, SHARE + 1, False),
+    ],
+)
+def test_outputs_share_their_windows_where_these_are_large_or_few(
+    apart: int, window: int, outputs: int, holds: bool
+) -> None:
+    assert SHARE == 128 * 2048 // 8
+    problem = SimpleNamespace(rows_contiguous=True, apart=apart, window=window, outputs=outputs)
+    assert named(POOLING, "window").when(problem, GPU) == holds
+
+
+@pytest.mark.parametrize(("size", "lanes"), [(16, 1), (17, 2), (32, 2), (33, 4), (128, 8), (4096, 32)])
+def test_a_column_of_a_state_is_shared_until_each_holds_sixteen_elements(size: int, lanes: int) -> None:
+    assert LinearAttentionProblem(heads=1, rows=1, group=1, size=size, value_size=64).lanes(GPU) == lanes
+
+
+def test_channels_of_any_length_are_normalized_in_runs_with_one_dimension_before_them() -> None:
+    x, each = TensorDesc(TensorDataType.FLOAT32, (1, 8, 7, 7)), TensorDesc(TensorDataType.FLOAT32, (1, 8, 1, 1))
+    desc = dmlvk.BatchNormalization(
+        input_tensor=x, mean_tensor=each, variance_tensor=each, scale_tensor=each, bias_tensor=each, output_tensor=x,
+        spatial=True, epsilon=1e-5,
+    )  # fmt: skip
+    assert next(rule.name for rule, holds in explain(desc, GPU) if holds) == "runs"
+
+
+def test_rows_side_by_side_take_64_registers_of_a_gradient() -> None:
+    """16 units of one element's word, or 8 of words with several."""
+    for across, units in ((1, 16), (4, 8)):
+        assert BatchGradientProblem.column_units(SimpleNamespace(across=across)) == units  # type: ignore[arg-type]
+
+
+LSTM = RecurrentProblem(
+    gates=4, products=1, directions=1, steps=10, batch=2, inputs=3, hidden=256, divisible=True
+)  # fmt: skip
+
+
+def test_a_step_of_a_recurrent_network_needs_the_larger_of_its_input_and_of_its_products() -> None:
+    assert LSTM.sequence_bytes == LSTM.step_bytes == 4 * 2 * 4 * 256
+    assert dataclasses.replace(LSTM, inputs=10000).sequence_bytes == 4 * 2 * 10000
+
+
+@pytest.mark.parametrize(("subgroup", "hidden", "lanes"), [(32, 256, 32), (64, 256, 32), (16, 256, 16), (64, 16, 4)])
+def test_up_to_32_invocations_share_a_unit(subgroup: int, hidden: int, lanes: int) -> None:
+    caps = dataclasses.replace(GPU, minimum_subgroup_size=subgroup, subgroup_size=subgroup)
+    assert most_lanes(dataclasses.replace(LSTM, hidden=hidden), caps) == lanes
+
+
+@pytest.mark.parametrize(("hidden", "local"), [(4, 32), (8, 32), (16, 64), (64, 512), (4096, 512)])
+def test_a_block_of_steps_has_a_workgroup_of_32_to_512(hidden: int, local: int) -> None:
+    assert block_shape(dataclasses.replace(LSTM, hidden=hidden), GPU).local == local
+
+
+def test_a_dispatch_of_steps_is_done_before_it_counts_as_hung() -> None:
+    """2^16 steps, or as many as read 4 GiB of the recurrence matrix, but one."""
+    assert most_steps(LSTM, GPU, True) == 2**16
+    assert most_steps(dataclasses.replace(LSTM, hidden=4), GPU, False) == 2**16
+    assert most_steps(LSTM, GPU, False) == 2**32 // (16 * 64 * 4 * 256) == 4096
+    assert most_steps(dataclasses.replace(LSTM, hidden=2**16), GPU, False) == 1
+
+
+@pytest.mark.parametrize(("groups", "lanes"), [(2, 1), (3, 2), (64, 32), (65, 64), (1024, 512), (10**6, 512)])
+def test_invocations_have_two_groups_of_a_row_each(groups: int, lanes: int) -> None:
+    assert RootMeanSquareProblem(rows=1, groups=groups, quads=True).lanes(GPU) == lanes
+
+
+@pytest.mark.parametrize(("elements", "sectors"), [(1, 5), (8, 5), (16, 7)])
+def test_updates_are_sparse_where_they_move_less_than_a_table(elements: int, sectors: int) -> None:
+    """Three sectors of 32 bytes for an entry, and two times those of a row, against twice 4 bytes a place."""
+    problem = ScatterProblem(element_bytes=4, row_elements=elements, updates=100, places=sectors * 400 + 1, alone=False)
+    assert problem.is_sparse
+    assert not dataclasses.replace(problem, places=sectors * 400).is_sparse
+
+
+def _softmax(units: int, elements: int) -> SoftmaxProblem:
+    one = Coalesced((units * elements,), ((1,), (1,)))
+    return SoftmaxProblem(
+        side_by_side=False, unit=SoftmaxUnit.WORD_OF_A_ROW if elements > 1 else SoftmaxUnit.ELEMENT,
+        unit_elements=elements, groups=1, row_units=units, row_elements=units * elements, kept=one, row=one,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("elements", "each"), [(1, 52), (4, 13), (8, 13)])
+def test_a_row_alone_on_a_processor_has_52_registers_of_each_invocation(elements: int, each: int) -> None:
+    """Elements of FLOAT16 are held two in a register where they lie in words of eight."""
+    assert _softmax(1024 * each, elements).fits_in_registers(GPU)
+    assert not _softmax(1024 * each + 1, elements).fits_in_registers(GPU)
+
+
+def test_no_workgroup_of_softmax_has_more_than_1024() -> None:
+    many = dataclasses.replace(GPU, workgroup_invocations=2048)
+    assert _softmax(10, 1).most_invocations(many) == _softmax(10, 1).most_invocations(GPU) == 1024
+
+
+def test_rows_that_start_anywhere_are_read_in_words_from_24_on() -> None:
+    kept = Coalesced((5,), ((193,), (193,)))
+    for word in (4, 8):
+        row = Coalesced((24 * word,), ((1,), (1,)))
+        assert _words_anywhere(row, kept, word)
+        assert not _words_anywhere(Coalesced((24 * word - 1,), ((1,), (1,))), kept, word)

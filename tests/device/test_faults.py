@@ -24,7 +24,7 @@ def run(script: str, *arguments: str) -> str:
 @pytest.mark.slow
 def test_some_faults() -> None:
     """One of each error of each function, in scenarios with few pipelines."""
-    scenarios = ("device", "eager call", "device arrays", "first run", "profiled run", "provider run")
+    scenarios = ("device", "eager call", "device arrays", "first run", "profiled run", "provider run", "prepared run")
     said = run("sweep.py", "--short", *itertools.chain(*(("--only", name) for name in scenarios)))
     for function in (
         "vkAllocateMemory",
@@ -40,6 +40,12 @@ def test_some_faults() -> None:
 @pytest.mark.slow
 def test_an_interrupt_at_every_place_where_a_device_closes() -> None:
     run("interrupts.py", "--steps", "1000", "--only", "close")
+
+
+@pytest.mark.slow
+def test_what_the_provider_keeps_goes() -> None:
+    """A device and 80 MiB stayed with freed memory that nobody would want again."""
+    run("interrupts.py", "--runs", "6", "--only", "provider run")
 
 
 @pytest.mark.full

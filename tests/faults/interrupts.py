@@ -148,6 +148,8 @@ def interrupt(names: list[str], runs: int, seed: int) -> int:
     faulthandler.cancel_dump_traceback_later()
     del device, scenario, error
     kept.clear()
+    for kind in kinds.values():
+        kind.forget_device()
     if leaked := leaks(faults, {}):
         wrong += 1
         print(f"leaks {leaked}")

@@ -27,6 +27,7 @@ from onnx import TensorProto, helper, numpy_helper
 import dmlvk
 import dmlvk.onnx
 import dmlvk.ort
+from dmlvk.engine import default_device
 from dmlvk.llm.config import Weights
 from dmlvk.llm.decoder import Decoder
 from dmlvk.llm.gguf_file import load_gguf
@@ -507,6 +508,108 @@ class ProviderRun(Scenario):
             raise
 
 
+class PreparedProviderRun(ProviderRun):
+    """Runs of sizes that a session has met, which need no Python: of the host's arrays, and of the device's."""
+
+    keeps_device = True
+
+    def prepare(self) -> None:
+        super().prepare()
+        self.session = self._opened()
+        place = dmlvk.ort.memory_of(dmlvk.ort.get_devices()[0])
+        rows, target = ROWS[3], np.zeros((3, 6), np.float32)
+        self.values = [onnxruntime.OrtValue.ortvalue_from_numpy(array, *place) for array in (rows, target)]
+        for _ in range(2):
+            self.session.run(None, {"x": rows})
+
+    def work(self) -> list[np.ndarray]:
+        assert self.session is not None
+        found = []
+        with self._errors():
+            for _ in range(2):
+                found += self.session.run(None, {"x": ROWS[3]})
+                binding = self.session.io_binding()
+                binding.bind_ortvalue_input("x", self.values[0])
+                binding.bind_ortvalue_output("y", self.values[1])
+                self.session.run_with_iobinding(binding)
+                found.append(self.values[1].numpy())
+        return found
+
+    def again(self) -> list[np.ndarray]:
+        """In the session that there is, and with other sizes between."""
+        assert self.session is not None
+        return [*self.work(), *self.session.run(None, {"x": ROWS[2]}), *self.work()]
+
+
+class TrainingStep(Scenario):
+    """Steps of a network on PyTorch's device: compiled forward and backward, and an optimiser by single operators.
+
+    PyTorch's device is the process's own. What PyTorch has compiled stays, on whichever that is.
+    """
+
+    own_device = keeps_device = True
+
+    @classmethod
+    def kept_device(cls) -> dmlvk.Device:
+        """Whoever fails has tensors of a step, and its error keeps them: graphs then have other memory for theirs, from then
+        on. So that this is no leak, it has come to that before."""
+        if cls._kept.get(cls) is not dmlvk.default_device():
+            kept = cls._kept[cls] = dmlvk.default_device()
+            held = [cls(kept) for _ in range(5)]
+            for scenario in held:
+                scenario.again()
+                scenario.held.append(scenario.loss(scenario.batch, *scenario.weights))  # with what its backward would read
+        return cls._kept[cls]
+
+    @classmethod
+    def forget_device(cls) -> None:
+        """With all that PyTorch has compiled for it, which holds it."""
+        super().forget_device()
+        _loss.cache_clear()
+        if "torch" in sys.modules:
+            sys.modules["torch"].compiler.reset()
+            sys.modules["dmlvk.torch.device"]._operators.clear()
+        default_device._opened.clear()
+
+    def prepare(self) -> None:
+        """Numbers of the network, as they are before the first step."""
+        torch, self.loss = _loss()
+        self.weights = [torch.from_numpy(ROWS[1][0].copy()), torch.from_numpy(FOURS[2].copy())]
+        self.weights = [weight.to("dmlvk").requires_grad_() for weight in self.weights]
+        self.batch = torch.from_numpy(ROWS[3]).to("dmlvk")
+        self.held: list[Any] = []
+
+    def work(self) -> list[np.ndarray]:
+        self.prepare()  # a step that failed may have changed one number and not the other
+        return self.on_lost_device()
+
+    def on_lost_device(self) -> list[np.ndarray]:
+        """Steps with the tensors that there are."""
+        found = []
+        for _ in range(2):
+            loss = self.loss(self.batch, *self.weights)
+            loss.backward()
+            self.held += [loss, *(weight.grad for weight in self.weights)]
+            for weight in self.weights:
+                weight.data.add_(weight.grad, alpha=-0.125)
+                weight.grad = None
+            found.append(loss.detach().cpu().numpy())
+        return [*found, *(weight.detach().cpu().numpy() for weight in self.weights)]
+
+
+@functools.cache
+def _loss() -> tuple[Any, Any]:
+    """PyTorch, which takes seconds to import, and a compiled function of a batch and two numbers of a network."""
+    import torch
+
+    import dmlvk.torch
+
+    def loss(x: Any, scale: Any, table: Any) -> Any:
+        return (torch.relu(x * scale)[:2, :4] * table).sum()
+
+    return torch, torch.compile(loss, backend=dmlvk.torch.backend)
+
+
 class Recovery(FirstRun):
     """A session whose device is lost moves to a new one."""
 
@@ -546,6 +649,8 @@ SCENARIOS: Final[dict[str, type[Scenario]]] = {
     "llm load": LoadDecoder,
     "llm step": StepDecoder,
     "provider run": ProviderRun,
+    "prepared run": PreparedProviderRun,
+    "training step": TrainingStep,
     "recovery": Recovery,
     "close": CloseDevice,
 }

@@ -31,7 +31,7 @@ none; a waiver excuses some; some are wrong."""
 HEAD = """# Drivers
 
 What passes on which driver: `python -m dmlvk verify --quick`, on drivers and on [lesser devices](devices.md) that masks make
-of lavapipe. A pair is an operator and a data type. *Partly*: the device lacks what some of its runs need. *Refused*: it
+of some of them. A pair is an operator and a data type. *Partly*: the device lacks what some of its runs need. *Refused*: it
 lacks the data type or a feature, and dmlvk says so. A [waiver](accuracy.md#waivers) names a fault of the driver.
 
 What two of them can do, both do right, but for what the last column names.

@@ -36,6 +36,7 @@ MASKS: Mapping[str, Mapping[str, str]] = {
     "mali": {"DMLVK_PROFILE": "mali"},
     "moltenvk": {"DMLVK_PROFILE": "moltenvk"},
     "vulkan13-minimum": {"DMLVK_PROFILE": "vulkan13-minimum"},
+    "subgroups-said-128": {"DMLVK_CLAIMED_SUBGROUP_SIZE": "128"},
     "subgroups-said-64": {"DMLVK_CLAIMED_SUBGROUP_SIZE": "64"},
     "shared-memory-16k": {"DMLVK_LIMITS": "shared_memory_bytes=16384"},
     "no-8-and-16-bits": {"DMLVK_DISABLE": "8bit,16bit"},

@@ -16,6 +16,7 @@ import dmlvk
 from dmlvk import eager
 from dmlvk.directml.ready_operator import ReadyOperator
 from dmlvk.runtime.memory import BufferBinding
+from dmlvk.spec.ops.activation import SoftmaxOrZero
 from dmlvk.spec.schema import OperatorDesc
 
 Array = NDArray[Any]
@@ -172,3 +173,15 @@ def test_peaks_that_rise_along_a_row(device: dmlvk.Device, rule: str, place: tup
     np.testing.assert_allclose(lp, wide / norm, rtol=5e-7)
     hardmax = run(device, rule, dmlvk.ActivationHardmax1, x, axes=(axis,))
     np.testing.assert_array_equal(hardmax, x == x.max())
+
+
+@pytest.mark.parametrize("rule", ["whole", "looped", "split"])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_what_is_nan_becomes_zero(device: dmlvk.Device, rule: str, axis: int) -> None:
+    """And nothing else changes a bit."""
+    x = np.concatenate([special_rows(), random(7, 3)])
+    x = x if axis else np.ascontiguousarray(x.T)
+    plain = run(device, rule, dmlvk.ActivationSoftmax1, x, axes=(axis,))
+    assert np.isnan(plain).any() and not np.isnan(plain).all()
+    found = run(device, rule, SoftmaxOrZero, x, axes=(axis,))
+    np.testing.assert_array_equal(found.view(np.uint32), np.where(np.isnan(plain), np.float32(0), plain).view(np.uint32))

@@ -268,6 +268,36 @@ CASES: dict[str, tuple[Nodes, str, list[str]]] = {
         "activation",
         ["CONVOLUTION", "ACTIVATION_RELU"],
     ),
+    "softmax or zero": (
+        [("Softmax", "x", "p", {"axis": -1}), ("IsNaN", "p", "n"), ("Where", "n zero p", "y")],
+        "softmax_or_zero",
+        ["SoftmaxOrZero"],
+    ),
+    "no softmax or zero, another number": (
+        [("Softmax", "x", "p", {"axis": -1}), ("IsNaN", "p", "n"), ("Where", "n half p", "y")],
+        "softmax_or_zero",
+        ["ACTIVATION_SOFTMAX1", "ELEMENT_WISE_IS_NAN", "ELEMENT_WISE_IF"],
+    ),
+    "no softmax or zero, the other way round": (
+        [("Softmax", "x", "p", {"axis": -1}), ("IsNaN", "p", "n"), ("Where", "n p zero", "y")],
+        "softmax_or_zero",
+        ["ACTIVATION_SOFTMAX1", "ELEMENT_WISE_IS_NAN", "ELEMENT_WISE_IF"],
+    ),
+    "no softmax or zero, another's NaN": (
+        [("Softmax", "x", "p", {"axis": -1}), ("IsNaN", "x", "n"), ("Where", "n zero p", "y")],
+        "softmax_or_zero",
+        ["ACTIVATION_SOFTMAX1", "ELEMENT_WISE_IS_NAN", "ELEMENT_WISE_IF"],
+    ),
+    "no softmax or zero, read elsewhere": (
+        [("Softmax", "x", "p", {"axis": -1}), ("IsNaN", "p", "n"), ("Where", "n zero p", "y"), ("Neg", "p", "z")],
+        "softmax_or_zero",
+        ["ACTIVATION_SOFTMAX1", "ELEMENT_WISE_IS_NAN", "ELEMENT_WISE_IF", "ELEMENT_WISE_NEGATE"],
+    ),
+    "no softmax or zero, an output": (
+        [("Softmax", "x", "z", {"axis": -1}), ("IsNaN", "z", "n"), ("Where", "n zero z", "y")],
+        "softmax_or_zero",
+        ["ACTIVATION_SOFTMAX1", "ELEMENT_WISE_IS_NAN", "ELEMENT_WISE_IF"],
+    ),
     "swish": ([("Sigmoid", "x", "s"), ("Mul", "s x", "y")], "swish", ["ACTIVATION_SWISH"]),
     "hard swish in two": (
         [("HardSigmoid", "x", "s", {"alpha": 0.1}), ("Mul", "x s", "y")],

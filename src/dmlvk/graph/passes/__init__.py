@@ -28,6 +28,7 @@ from dmlvk.graph.passes.normalization import (
 )
 from dmlvk.graph.passes.products import join_products
 from dmlvk.graph.passes.rotary import recognise_rotary
+from dmlvk.graph.passes.softmax import recognise_softmax_or_zero
 from dmlvk.graph.passes.tensors import join_tensors
 from dmlvk.graph.step import Step, Storage
 from dmlvk.graph.step_graph import DerivedConstants, StepGraph
@@ -61,6 +62,7 @@ PASSES: Final = (
     Pass("rotary", "four reads and writes of the tensor of five", recognise_rotary),
     Pass("operand_scale", "a read and a write of a product's factor", fuse_operand_scales),
     Pass("attention", "the scores: they never reach memory", recognise_attention),
+    Pass("softmax_or_zero", "two reads and a write of the tensor", recognise_softmax_or_zero),
     Pass("swish", "a read and a write of the tensor", recognise_swish),
     Pass("batch_normalization", "a read and a write of a convolution's output", fold_batch_normalization),
     Pass("scale", "a read and a write of a product's output", fuse_scales),

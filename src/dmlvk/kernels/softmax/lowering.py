@@ -14,6 +14,7 @@ from dmlvk.kernels.common.registry import register, subgroup_features
 from dmlvk.kernels.common.shapes import WORD_BITS, Coalesced, coalesce, divisors, linear_grid, power_of_two
 from dmlvk.kernels.softmax.rules import LEAST_ANYWHERE, SOFTMAX, SOFTMAX_HELD, SoftmaxProblem, SoftmaxUnit
 from dmlvk.spec import ops
+from dmlvk.spec.ops.activation import SoftmaxOrZero
 from dmlvk.spec.tensor import TensorDesc, element_bits
 
 _Normalizer = ops.ActivationSoftmax1 | ops.ActivationLogSoftmax1 | ops.ActivationHardmax1 | ops.LpNormalization
@@ -174,7 +175,7 @@ def _dispatch(
     merged = runs * shape.columns * (unit if across else 1)
     all_constants = {
         "LOCAL_SIZE_X": shape.invocations,
-        "OPERATION": int(desc.type),
+        "OPERATION": int(ops.ActivationSoftmax1.type if isinstance(desc, SoftmaxOrZero) else desc.type),
         "POWER": desc.p if isinstance(desc, ops.LpNormalization) else 2,
         "ROW_RUNS": int(len(row_sizes) > 1),
         "LANES": shape.lanes,
@@ -182,6 +183,7 @@ def _dispatch(
         "UNITS": shape.units,
         "MERGED": merged if shape.lanes > 1 and shape.lanes * shape.columns > caps.least_subgroup else 1,
         **({"PACKED": 1} if shape.packed else {}),
+        **({"OR_ZERO": 1} if isinstance(desc, SoftmaxOrZero) else {}),
         **dict(constants),
     }
     return make_dispatch(
@@ -262,6 +264,7 @@ def over_last_dimension(tensor: TensorDesc, where: Range, caps: Capabilities) ->
 
 register(
     ops.ActivationSoftmax1,
+    SoftmaxOrZero,
     ops.ActivationLogSoftmax1,
     ops.ActivationHardmax1,
     ops.LpNormalization,

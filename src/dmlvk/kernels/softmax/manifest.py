@@ -24,6 +24,7 @@ _SOFTMAX_CONSTANTS = (
     ("UNITS", 1),
     ("MERGED", 1),
     ("PACKED", 0),
+    ("OR_ZERO", 0),
 )
 
 ROWS: tuple[KernelSpec, ...] = (

@@ -211,6 +211,14 @@ class ActivationSoftmax1(_s.OperatorDesc, constraints=(*_SAME, _c.valid_axes()),
     axes: tuple[int, ...] = _s.uint_array()
 
 
+class SoftmaxOrZero(
+    ActivationSoftmax1, internal=True, constraints=ActivationSoftmax1.constraints, traits=ActivationSoftmax1.traits
+):
+    """``ActivationSoftmax1``, and 0 in place of NaN: what is exported of attention whose mask may leave nothing of a row. A
+    row of our own, which a pass makes of the softmax and of what chooses between its elements and 0.
+    """
+
+
 class ActivationSoftmax(_s.OperatorDesc, constraints=(_effective_rank, *_SAME)):
     """``ActivationSoftmax1`` over the last dimension."""
 

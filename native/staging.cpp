@@ -13,7 +13,10 @@ constexpr uint64_t kRingBytes = 32 * kMiB;
 // A large upload is cut into chunks so that the host fills one while the device copies another.
 constexpr uint64_t kUploadChunk = 4 * kMiB;
 constexpr uint64_t kFlushBytes = 8 * kMiB;
-constexpr uint64_t kDownloadChunk = 8 * kMiB;
+// A download is cut into chunks so that the host copies one out of staging memory while the device copies others into it. Beside
+// an H100, 4 MB take 0.18 ms and 9 MB 0.34; in chunks of 8 MiB 0.25 to 0.36 and 0.53 to 0.58, of 1 MiB 0.22 and 0.46. Of 17 MB
+// and more it makes no difference.
+constexpr uint64_t kDownloadChunk = 2 * kMiB;
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t kSlotBytes = kDownloadChunk + kPage;
 constexpr uint64_t kCopyAlignment = 64;
@@ -227,7 +230,7 @@ Downloader::Download::Download(Downloader& downloader, std::shared_ptr<DeviceBuf
     if (owner_.free_.empty()) {
         stage_.emplace_back(owner_.device_);
         stage_.front().staging =
-            std::make_unique<StagingBuffer>(owner_.memory_, 2 * kSlotBytes, StagingBuffer::Direction::download);
+            std::make_unique<StagingBuffer>(owner_.memory_, kSlots * kSlotBytes, StagingBuffer::Direction::download);
     } else {
         stage_.splice(stage_.end(), owner_.free_, owner_.free_.begin());
     }
@@ -242,8 +245,8 @@ bool Downloader::Download::advance(uint64_t timeout) {
     const Deadline deadline(timeout);
     Stage& stage = stage_.front();
     while (taken_ < chunks_) {
-        while (started_ < std::min(chunks_, taken_ + 2)) {
-            Slot& slot = stage.slots[started_ % 2];
+        while (started_ < std::min(chunks_, taken_ + kSlots)) {
+            Slot& slot = stage.slots[started_ % kSlots];
             // The copy is over already, unless a download that was given up left it under way.
             if (!settle(slot, deadline.left())) {
                 return false;
@@ -251,7 +254,7 @@ bool Downloader::Download::advance(uint64_t timeout) {
             start(slot, started_);
             started_++;
         }
-        Slot& slot = stage.slots[taken_ % 2];
+        Slot& slot = stage.slots[taken_ % kSlots];
         if (!settle(slot, deadline.left())) {
             return false;
         }
@@ -277,7 +280,7 @@ bool Downloader::Download::settle(Slot& slot, uint64_t timeout) {
 void Downloader::Download::start(Slot& slot, uint64_t chunk) {
     Stage& stage = stage_.front();
     const uint64_t begin = chunk * kDownloadChunk;
-    const uint64_t slot_begin = chunk % 2 * kSlotBytes;
+    const uint64_t slot_begin = chunk % kSlots * kSlotBytes;
     // A processor takes a load for dependent on an earlier store when their addresses agree in the low 12 bits, and
     // stalls: memcpy then runs at a tenth of its speed. Staging half a page away from the target avoids it.
     const auto staged = reinterpret_cast<uintptr_t>(stage.staging->mapped + slot_begin);

@@ -1,5 +1,5 @@
-// Host to device and back through staging memory: an upload ring whose copies travel with the next submit, and double-buffered
-// read-backs. Nothing here waits with a mutex held, nor longer than it is told.
+// Host to device and back through staging memory: an upload ring whose copies travel with the next submit, and read-backs in
+// chunks of which some are under way at once. Nothing here waits with a mutex held, nor longer than it is told.
 #pragma once
 
 #include <atomic>
@@ -98,6 +98,7 @@ class UploadRing final : public PendingCommands {
 
 /// Reads for the host. Each has staging memory of its own for as long as it takes.
 class Downloader {
+    static constexpr uint64_t kSlots = 4;  // Chunks that are under way at once.
     struct Slot {
         VkCommandBuffer commands = VK_NULL_HANDLE;
         uint64_t staged_at = 0;
@@ -108,7 +109,7 @@ class Downloader {
         explicit Stage(LogicalDevice& device);
         TransferPool pool;
         std::unique_ptr<StagingBuffer> staging;
-        Slot slots[2];
+        Slot slots[kSlots];
     };
 
   public:

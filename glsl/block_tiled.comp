@@ -40,7 +40,7 @@ uvec2 place_of_eight(uint i) {
 
 void fetch_round(uint round) {
     const uint k = round * TILE_K;
-    fetch_a(0, first_m, p.rows - 1, p.a_strides[2], p.a_strides[3], k, p.depth - 1);
+    fetch_a(0, p.rows - 1, p.a_strides[2], p.a_strides[3], k, p.depth - 1);
     [[unroll]] for (uint i = 0; i < SHARE_B; ++i) {
         const uvec2 at = place_of_eight(i);
         codes[i] = load_eight_codes(min(first_n + at.y, p.columns - 1), min(k / 8 + at.x, (p.depth - 1) / 8));
@@ -66,6 +66,7 @@ void main() {
     const uvec2 tile = tile_in_bands(linear_workgroup() - split * tiles_m * tiles_n, tiles_m, tiles_n);
     first_m = tile.x * TILE_M;
     first_n = tile.y * TILE_N;
+    begin_a(first_m, p.rows - 1, p.a_strides[2], p.a_strides[3]);
     const uint first_round = split * p.split_rounds;
     multiply_rounds(first_round, min(first_round + p.split_rounds, (p.depth + TILE_K - 1) / TILE_K));
     if (slice() > 0) return;

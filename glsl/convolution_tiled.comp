@@ -95,7 +95,7 @@ void fetch_round(uint round) {
             const float value = load_x(here ? pixel_start[i % X_OWN_PIXELS] + entry.w : 0);
             x_share[i] = here ? value : 0.0;
         }
-        fetch_a(group_start, first_m, p.group_outputs - 1, p.filter_strides[0], p.filter_strides[1], round * TILE_K, p.depth - 1);
+        fetch_a(group_start, p.group_outputs - 1, p.filter_strides[0], p.filter_strides[1], round * TILE_K, p.depth - 1);
         return;
     }
     uint tap = 0;
@@ -110,7 +110,7 @@ void fetch_round(uint round) {
     const uint last_c = p.group_channels - 1;
     left = p.group_channels - first_c;
     fetch_a(group_start + t.x * p.filter_strides[2] + t.y * p.filter_strides[3] + t.z * p.filter_strides[4],
-        first_m, p.group_outputs - 1, p.filter_strides[0], p.filter_strides[1], first_c, last_c);
+        p.group_outputs - 1, p.filter_strides[0], p.filter_strides[1], first_c, last_c);
 
     uint starts[X_OWN_PIXELS];
     [[unroll]] for (uint i = 0; i < X_OWN_PIXELS; ++i) {
@@ -124,12 +124,13 @@ void fetch_round(uint round) {
     }
     [[unroll]] for (uint i = 0; i < X_SHARE; ++i) {
         const uint c = first_c + place_of_x(i).x;
+        const uint inside_c = WHOLE_ROUNDS != 0 ? c : min(c, last_c);
         if (X_MODE == X_CHANNELS) {
-            x_share_quads[i] = x_quads[(BYTE_OFFSET_X / T_BYTES + starts[i] + min(c, last_c & ~3u)) / 4];
+            x_share_quads[i] = x_quads[(BYTE_OFFSET_X / T_BYTES + starts[i] + (WHOLE_ROUNDS != 0 ? c : min(c, last_c & ~3u))) / 4];
         } else if (X_MODE == X_PLANES) {
-            x_share_quads[i] = x_quads[(BYTE_OFFSET_X / T_BYTES + starts[0] + min(c, last_c) * p.input_strides[1]) / 4];
+            x_share_quads[i] = x_quads[(BYTE_OFFSET_X / T_BYTES + starts[0] + inside_c * p.input_strides[1]) / 4];
         } else {
-            x_share[i] = load_x(starts[i % X_OWN_PIXELS] + min(c, last_c) * p.input_strides[1]);
+            x_share[i] = load_x(starts[i % X_OWN_PIXELS] + inside_c * p.input_strides[1]);
         }
     }
 }
@@ -139,7 +140,7 @@ void place_round(uint round, uint buffer_) {
     [[unroll]] for (uint i = 0; i < X_SHARE; ++i) {
         const uvec2 at = place_of_x(i);
         if (X_COUNT % LOCAL_SIZE_X != 0 && i * LOCAL_SIZE_X + gl_LocalInvocationID.x >= X_COUNT) continue;
-        const bool there = at.x < left && (ONE_TAP != 0 || inside[X_MODE == X_CHANNELS ? i : i % X_OWN_PIXELS]);
+        const bool there = (WHOLE_ROUNDS != 0 || at.x < left) && (ONE_TAP != 0 || inside[X_MODE == X_CHANNELS ? i : i % X_OWN_PIXELS]);
         if (X_MODE == X_CHANNELS) {
             const vec4 quad = there ? unpack_quad(x_share_quads[i]) : vec4(0);
             [[unroll]] for (uint c = 0; c < 4; ++c) put_b(buffer_, at.x + c, at.y, quad[c]);
@@ -213,6 +214,7 @@ void main() {
     }
     if (X_MODE == X_TABLE) fill_table();
 
+    begin_a(first_m, p.group_outputs - 1, p.filter_strides[0], p.filter_strides[1]);
     const uint first_round = split * p.split_rounds;
     multiply_rounds(first_round, min(first_round + p.split_rounds, p.rounds));
 

@@ -55,8 +55,8 @@ void begin_sums() {
 
 void fetch_round(uint round) {
     const uint k = round * TILE_K;
-    fetch_a(a_start, first_m, p.rows - 1, p.a_strides[2], p.a_strides[3], k, p.depth - 1);
-    fetch_b(b_start, first_n, p.columns - 1, p.b_strides[3], p.b_strides[2], k, p.depth - 1);
+    fetch_a(a_start, p.rows - 1, p.a_strides[2], p.a_strides[3], k, p.depth - 1);
+    fetch_b(b_start, p.columns - 1, p.b_strides[3], p.b_strides[2], k, p.depth - 1);
 }
 
 void place_round(uint round, uint buffer_) {
@@ -82,6 +82,8 @@ void main() {
     addend_start = BYTE_OFFSET_ADDEND / T_BYTES + matrix_start(outer, inner, p.addend_strides);
 
     const uint rounds = (p.depth + TILE_K - 1) / TILE_K;
+    begin_a(first_m, p.rows - 1, p.a_strides[2], p.a_strides[3]);
+    begin_b(first_n, p.columns - 1, p.b_strides[3], p.b_strides[2]);
     const uint first_round = split * p.split_rounds;
     multiply_rounds(first_round, min(first_round + p.split_rounds, rounds));
 

@@ -11,10 +11,13 @@
 //   OPERAND_PUT, OPERAND_PUT_QUAD   put_a and put_a_quad, or those of b
 //
 // It gives, for OPERAND(name) = name##_a,
-//   void fetch_a(uint start, uint first, uint last, uint stride, uint stride_k, uint first_k, uint last_k)
-//       begins to load: rows first .. of the matrix (columns, of b), `stride` apart, but none past `last`, which is read
-//       instead; at depths first_k .., `stride_k` apart, none past last_k likewise. So no load lies outside, and none is
-//       behind a branch (one for whole tiles, without the limits, cost a quarter of the speed on an H200).
+//   void begin_a(uint first, uint last, uint stride, uint stride_k)
+//       before all rounds: the tile has rows first .. of the matrix (columns, of b), `stride` apart, but none past `last`,
+//       which is read instead; depths are `stride_k` apart. Here it is computed, once, where each access begins
+//   void fetch_a(uint start, uint last, uint stride, uint stride_k, uint first_k, uint last_k)
+//       begins to load, from the matrix that starts at `start`: depths first_k ... What would lie past last_k may be read
+//       from anywhere up to the last element of the matrix. So no load lies outside, and none is behind a branch (one for
+//       whole tiles, without the limit, cost a quarter of the speed on an H200). With WHOLE_ROUNDS there is no limit.
 //   void place_a(uint buffer_, uint left)
 //       puts them into shared memory, zeros from depth `left` of the tile on. What stands for rows past the last is not used.
 
@@ -23,6 +26,7 @@
 #define QUADS_ OPERAND(quads)
 #define ELEMENTS_ OPERAND(elements)
 #define TURNED_ OPERAND(turned)
+#define BEGINS_ OPERAND(begins)
 
 // An invocation's accesses, of quads or of elements; the last of some invocations may be too many, and is loaded for nothing.
 const uint COUNT_ = OPERAND_TILE * TILE_K / (OPERAND_VECTOR != 0 ? 4 : 1);
@@ -47,22 +51,35 @@ uvec2 OPERAND(place_of)(uint i) {
     return OPERAND_ALONG_K != 0 ? place : place.yx;
 }
 
-void OPERAND(fetch)(uint start, uint first, uint last, uint stride, uint stride_k, uint first_k, uint last_k) {
+// Where each access begins in the matrix, at depth 0 of a round.
+uint BEGINS_[SHARE_];
+
+void OPERAND(begin)(uint first, uint last, uint stride, uint stride_k) {
     [[unroll]] for (uint i = 0; i < SHARE_; ++i) {
-        const uvec2 at = min(uvec2(first_k, first) + OPERAND(place_of)(i), uvec2(last_k, last));
-        if (OPERAND_VECTOR == 0) {
-            ELEMENTS_[i] = OPERAND_ELEMENT(start + at.y * stride + at.x * stride_k);
-        } else {
-            // A quad may reach past the last row or depth, but begins inside.
-            const uvec2 quad = OPERAND_ALONG_K != 0 ? uvec2(at.x / 4 * 4, at.y) : uvec2(at.x, at.y / 4 * 4);
-            QUADS_[i] = OPERAND_QUAD(start + quad.y * stride + quad.x * stride_k);
-        }
+        const uvec2 at = OPERAND(place_of)(i);
+        uint m = min(first + at.y, last);
+        // A quad may reach past the last row, but begins inside.
+        if (OPERAND_VECTOR != 0 && OPERAND_ALONG_K == 0) m = m / 4 * 4;
+        BEGINS_[i] = m * stride + at.x * stride_k;
+    }
+}
+
+void OPERAND(fetch)(uint start, uint last, uint stride, uint stride_k, uint first_k, uint last_k) {
+    // The last access of the matrix.
+    if (OPERAND_VECTOR != 0 && OPERAND_ALONG_K != 0) last_k = last_k / 4 * 4;
+    if (OPERAND_VECTOR != 0 && OPERAND_ALONG_K == 0) last = last / 4 * 4;
+    const uint end = start + last * stride + last_k * stride_k;
+    const uint begin = start + first_k * stride_k;
+    [[unroll]] for (uint i = 0; i < SHARE_; ++i) {
+        const uint at = begin + BEGINS_[i];
+        if (OPERAND_VECTOR == 0) ELEMENTS_[i] = OPERAND_ELEMENT(WHOLE_ROUNDS != 0 ? at : min(at, end));
+        else QUADS_[i] = OPERAND_QUAD(WHOLE_ROUNDS != 0 ? at : min(at, end));
     }
 }
 
 void OPERAND(place)(uint buffer_, uint left) {
     if (OPERAND_VECTOR == 0) {
-        if (left < TILE_K) {
+        if (WHOLE_ROUNDS == 0 && left < TILE_K) {
             [[unroll]] for (uint i = 0; i < SHARE_; ++i)
                 if (OPERAND(place_of)(i).x >= left) ELEMENTS_[i] = 0.0;
         }
@@ -74,7 +91,7 @@ void OPERAND(place)(uint buffer_, uint left) {
     } else {
         vec4 values[SHARE_];
         [[unroll]] for (uint i = 0; i < SHARE_; ++i) values[i] = unpack_quad(QUADS_[i]);
-        if (left < TILE_K) {
+        if (WHOLE_ROUNDS == 0 && left < TILE_K) {
             [[unroll]] for (uint i = 0; i < SHARE_; ++i) {
                 const uint k = OPERAND(place_of)(i).x;
                 [[unroll]] for (uint c = 0; c < 4; ++c)
@@ -108,6 +125,7 @@ void OPERAND(place)(uint buffer_, uint left) {
 #undef QUADS_
 #undef ELEMENTS_
 #undef TURNED_
+#undef BEGINS_
 #undef OPERAND
 #undef OPERAND_TILE
 #undef OPERAND_ALONG_K

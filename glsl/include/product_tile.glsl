@@ -6,6 +6,7 @@
 //   TILE_M, TILE_N             the workgroup's rows and columns
 //   BLOCK_M, BLOCK_N           those that an invocation sums in its registers; multiples of 4
 //   TILE_K                     of the depth, that a round multiplies; a multiple of 4
+//   WHOLE_ROUNDS               1 where the depth consists of whole rounds: then no operand ends within one
 // TILE_M / BLOCK_M is 2, 4 or a multiple of 4, and TILE_N / BLOCK_N a multiple of 16 or 8, so that 32 invocations are whole.
 //
 // The kernel says where the operands come from, in two functions that it defines after including this:

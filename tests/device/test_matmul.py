@@ -107,7 +107,9 @@ TILES = (
 TILED_PRODUCTS = (
     ((37, 45, 67), NONE, np.float32),
     ((36, 44, 68), NONE, np.float32),
+    ((37, 48, 67), NONE, np.float32),  # whole rounds
     ((36, 44, 68), TRANSPOSE, np.float32),
+    ((36, 48, 68), TRANSPOSE, np.float32),
     ((36, 44, 68), TRANSPOSE, np.float16),
 )
 """Rows, columns and depth, the second operand's transform, and the type."""

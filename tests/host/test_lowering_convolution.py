@@ -197,6 +197,12 @@ def test_how_tiles_meet_layouts(desc: ops.Convolution, modes: tuple[int, int, in
     assert (found["X_MODE"], found["Y_MODE"], found["ONE_TAP"]) == modes
 
 
+@pytest.mark.parametrize(("channels", "window", "whole"), [(32, 1, 1), (30, 1, 0), (32, 3, 0)])
+def test_rounds_of_one_tap_are_whole_where_channels_fill_them(channels: int, window: int, whole: int) -> None:
+    desc = convolution((2, channels, 8, 10), (32, channels, window, window))
+    assert constants(lower(desc, GPU, force="tiled"), "convolution_tiled")["WHOLE_ROUNDS"] == whole
+
+
 def test_tiles_suit_the_problem_and_the_device() -> None:
     def choice(desc: ops.Convolution, caps: Capabilities = GPU, *, split: bool = False) -> TileChoice:
         return tile_choice(LOWERINGS[ops.Convolution].problem(desc), caps, split=split)

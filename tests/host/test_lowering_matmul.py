@@ -113,6 +113,12 @@ def test_tiles_keep_a_device_busy(sizes: tuple[int, int, int], tile: tuple[int, 
     assert (constants["TILE_M"], constants["TILE_N"], constants["SLICES"]) == tile
 
 
+@pytest.mark.parametrize(("depth", "whole"), [(4096, 1), (4112, 1), (4093, 0), (8, 1), (9, 0)])
+def test_only_sums_of_whole_rounds_end_with_one(depth: int, whole: int) -> None:
+    ((_, constants),) = launched(gemm((4096, depth), (depth, 4096)), "tiled")
+    assert constants["WHOLE_ROUNDS"] == whole == (depth % int(constants["TILE_K"]) == 0)
+
+
 @pytest.mark.parametrize(("columns", "tile"), [(512, (64, 128)), (1568, (128, 128)), (2048, (128, 128))])
 def test_large_tiles_leave_no_processors_without_work(columns: int, tile: tuple[int, int]) -> None:
     ((_, constants),) = launched(gemm((36, 256, 256), (36, 256, columns)), "tiled")

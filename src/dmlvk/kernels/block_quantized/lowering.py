@@ -27,7 +27,7 @@ from dmlvk.kernels.common.plan import Launch, Plan, Range, Source, aligned, inpu
 from dmlvk.kernels.common.registry import register, subgroup_features
 from dmlvk.kernels.common.shapes import WORD_BITS, check_rounds, linear_grid, most_invocations, part_starts, power_of_two
 from dmlvk.kernels.matmul.lowering import Product, factor_access, output_quads, parts_and_merge, product_dispatch, split_sum
-from dmlvk.kernels.matmul.tiles import CPU_TILES, TiledProduct, fastest_tiles
+from dmlvk.kernels.matmul.tiles import CPU_TILES, TiledProduct, fastest_tiles, whole_rounds
 from dmlvk.spec.block_formats import BlockLayout, OffsetKind
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.ops.block_quantized import BlockQuantizedGather, BlockQuantizedGemm, layout_of
@@ -294,7 +294,12 @@ def _tiled(desc: BlockQuantizedGemm, problem: BlockProblem, caps: Capabilities) 
             "block_tiled",
             product,
             caps,
-            {**tiles.constants, **weights.constants, "VECTOR_A": int(vector)},
+            {
+                **tiles.constants,
+                **weights.constants,
+                "WHOLE_ROUNDS": int(whole_rounds(product.depth, tiles.depth)),
+                "VECTOR_A": int(vector),
+            },
             tiles.shape.tiles(product.rows, product.columns),
             split_sum(product, caps, -(-product.depth // tiles.depth), 1),
             tiles=False,

@@ -69,5 +69,6 @@ PRODUCT_TILE = (
     ("TILE_K", 16),
     ("BLOCK_M", 8),
     ("BLOCK_N", 8),
+    ("WHOLE_ROUNDS", 0),
 )
 """Constants of a kernel that multiplies with ``glsl/include/product_tile.glsl``."""

@@ -21,6 +21,7 @@ from dmlvk.kernels.convolution.geometry import (
 )
 from dmlvk.kernels.convolution.manifest import InputMode, OutputMode
 from dmlvk.kernels.convolution.rules import ConvolutionProblem, TileChoice, decided_tiles
+from dmlvk.kernels.matmul.tiles import whole_rounds
 from dmlvk.spec import ops
 
 _MOST_TABLE = 256
@@ -132,6 +133,7 @@ def _tiled_plan(
     channels = geometry.output_sizes[1]
     constants = {
         "LOCAL_SIZE_X": shape.invocations,
+        "WHOLE_ROUNDS": int(one_tap(geometry) and whole_rounds(problem.line, depth)),
         "TILE_M": shape.rows,
         "TILE_N": shape.columns,
         "BLOCK_M": shape.block_rows,

@@ -22,7 +22,7 @@ from dmlvk.kernels.common.shapes import check_rounds, linear_grid, most_invocati
 from dmlvk.kernels.elementwise.lowering import scalar_words
 from dmlvk.kernels.matmul.manifest import DOUBLE_BLOCK, DOUBLE_DEPTH, DOUBLE_EDGE, Addend
 from dmlvk.kernels.matmul.rules import GEMM, GEMM_DOUBLE, GEMM_GATE, GEMM_VECTOR_ROWS, GemmProblem, partial_bytes
-from dmlvk.kernels.matmul.tiles import CPU_TILES, FEW_ROWS, TiledProduct, fastest_tiles
+from dmlvk.kernels.matmul.tiles import CPU_TILES, FEW_ROWS, TiledProduct, fastest_tiles, whole_rounds
 from dmlvk.kernels.softmax.lowering import over_last_dimension
 from dmlvk.spec import ops
 from dmlvk.spec.enums import MatrixTransform, OperatorType, TensorDataType
@@ -328,6 +328,7 @@ def _tiled(product: Product, caps: Capabilities, *, split: bool) -> Plan:
     workgroups = tiles.shape.tiles(product.rows, product.columns) * product.matrices
     constants = {
         **tiles.constants,
+        "WHOLE_ROUNDS": int(whole_rounds(product.depth, tiles.depth)),
         "A_ALONG_K": int(a.along_depth),
         "B_ALONG_K": int(b.along_depth),
         "VECTOR_A": int(a.vector),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from dmlvk.devices.capabilities import Capabilities
-from dmlvk.spec.size import decided
+from dmlvk.spec.size import decided, is_plain
 
 
 class ProductTile(NamedTuple):
@@ -141,6 +141,12 @@ def fastest_tiles(product: TiledProduct, caps: Capabilities, *, split: bool) -> 
     """
     tiles: Tiles = decided(_fastest_tiles, caps, split, tuple(product))
     return tiles
+
+
+def whole_rounds(depth: int, terms: int) -> bool:
+    """Whether sums are known to consist of whole rounds of so many terms, so that nothing ends within one. Sums whose length
+    is open are not: a plan that holds for a growing cache is not made twice for it."""
+    return is_plain(depth) and depth % terms == 0
 
 
 def parts_pay(product: TiledProduct, caps: Capabilities) -> bool:

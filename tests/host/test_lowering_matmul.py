@@ -52,7 +52,7 @@ def launched(desc: ops.Gemm, rule: str, caps: Capabilities = GPU) -> list[tuple[
         ((64, 32), (32, 48), "tiled", "rows"),
         ((128, 8192), (8192, 128), "split", "rows"),
         ((16, 8192), (8192, 16384), "split", "rows"),
-        ((2048, 8192), (8192, 2048), "tiled", "rows"),
+        ((4096, 8192), (8192, 4096), "tiled", "rows"),
         ((64, 70000), (70000, 64), "split", "tiled"),
     ],
 )
@@ -97,10 +97,12 @@ def test_four_elements_are_one_access_where_rows_begin_at_multiples_of_four(
     [
         ((4096, 4096, 4096), (128, 128, 1)),
         ((4096, 4093, 4096), (64, 128, 1)),  # no registers for single elements beside so many sums
-        ((2304, 512, 6144), (128, 128, 1)),  # with a workgroup alone a quarter slower, 64x128
-        ((2560, 512, 4096), (64, 128, 1)),  # with one a quarter faster, 128x128
+        ((2304, 512, 6144), (64, 128, 1)),  # seven workgroups of 128x128 a processor would take the time of eight
+        ((2304, 512, 7168), (128, 128, 1)),
+        ((2560, 512, 4096), (64, 128, 1)),
         ((1024, 1024, 1024), (64, 64, 2)),
-        ((196, 384, 1536), (64, 32, 2)),
+        ((196, 384, 1536), (32, 64, 2)),
+        ((197, 768, 3072), (32, 64, 2)),  # of 64 rows a quarter would be empty
         ((512, 512, 512), (32, 32, 2)),
         ((50, 64, 50), (32, 32, 2)),
         ((9, 64, 50000), (16, 128, 1)),
@@ -119,7 +121,7 @@ def test_only_sums_of_whole_rounds_end_with_one(depth: int, whole: int) -> None:
     assert constants["WHOLE_ROUNDS"] == whole == (depth % int(constants["TILE_K"]) == 0)
 
 
-@pytest.mark.parametrize(("columns", "tile"), [(512, (64, 128)), (1568, (128, 128)), (2048, (128, 128))])
+@pytest.mark.parametrize(("columns", "tile"), [(512, (64, 128)), (1568, (128, 128)), (2048, (64, 128)), (2304, (128, 128))])
 def test_large_tiles_leave_no_processors_without_work(columns: int, tile: tuple[int, int]) -> None:
     ((_, constants),) = launched(gemm((36, 256, 256), (36, 256, columns)), "tiled")
     assert (constants["TILE_M"], constants["TILE_N"]) == tile

@@ -74,46 +74,63 @@ class Tiles(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """Tiles that may be chosen: their shape, terms of a round and slices, and the share of a processor's peak that they
-    reach, as measured on an H200."""
+    """Tiles that may be chosen, as measured on an H100, whose processors issue for 128 invocations at a time.
+
+    Attributes:
+        shape: The shape of a tile.
+        depth: The terms of a round.
+        slices: Teams of invocations that share the rounds.
+        speed: The share of a processor's peak that these tiles reach.
+        together: Workgroups that a processor runs in the time of one, which is too small for it or waits too long alone.
+        most: Most workgroups of a processor with which these tiles are worth it; no limit where None. More hide each other's
+            waiting without slices, or have no room for each other's registers.
+        only_quads: Whether both factors must be read four elements at a time: the largest tiles leave no registers where
+            they are not, and the others that say so were measured with no other factors.
+    """
 
     shape: ProductTile
     depth: int
     slices: int
     speed: float
+    together: int
+    most: int | None = None
+    only_quads: bool = False
 
 
 FEW_ROWS = 16
 """Rows up to which a product may take flat tiles."""
 _FLAT = ProductTile(16, 4, 4, 8)
-_LARGEST = ProductTile(8, 16, 8, 16)
 _KINDS = (
-    _Kind(_LARGEST, 16, 1, 0.76),
-    _Kind(ProductTile(16, 8, 8, 8), 16, 1, 0.70),
-    _Kind(ProductTile(8, 8, 8, 8), 16, 1, 0.60),
-    _Kind(ProductTile(8, 8, 8, 8), 16, 2, 0.63),
-    _Kind(ProductTile(8, 8, 8, 4), 16, 1, 0.56),
-    _Kind(ProductTile(8, 8, 8, 4), 16, 2, 0.60),
-    _Kind(ProductTile(16, 8, 4, 4), 32, 1, 0.56),
-    _Kind(ProductTile(8, 8, 4, 4), 32, 2, 0.45),
-    _Kind(ProductTile(8, 8, 4, 4), 32, 1, 0.45),
+    _Kind(ProductTile(8, 16, 8, 16), 16, 1, 0.75, 2, only_quads=True),
+    _Kind(ProductTile(16, 8, 8, 8), 16, 1, 0.68, 1),
+    _Kind(ProductTile(8, 8, 8, 8), 16, 1, 0.635, 2),
+    _Kind(ProductTile(8, 8, 8, 8), 16, 2, 0.62, 1, 2),
+    _Kind(ProductTile(16, 4, 8, 8), 16, 1, 0.61, 2, only_quads=True),
+    _Kind(ProductTile(16, 4, 8, 8), 16, 2, 0.62, 1, 2, only_quads=True),
+    _Kind(ProductTile(8, 8, 8, 4), 16, 1, 0.55, 2),
+    _Kind(ProductTile(8, 8, 8, 4), 16, 2, 0.51, 1, 4),
+    _Kind(ProductTile(8, 8, 4, 8), 16, 2, 0.525, 1, 4, only_quads=True),
+    _Kind(ProductTile(16, 8, 4, 4), 32, 1, 0.52, 1),
+    _Kind(ProductTile(8, 8, 4, 4), 32, 2, 0.43, 1, 2),
+    _Kind(ProductTile(8, 8, 4, 4), 32, 1, 0.47, 2),
 )
-_FLAT_KIND = _Kind(_FLAT, 16, 1, 0.47)
+_FLAT_KIND = _Kind(_FLAT, 16, 1, 0.47, 2)
 _PARTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 """The parts that a sum may be split into. No more, because each output's are added by one invocation."""
 _FEW_PARTS = 12
-_LEAST_ROUNDS = (2, 8)
+_LEAST_ROUNDS = (2, 4)
 """The fewest rounds of a slice of a part, where parts are few and where they are more: fewer are not worth its start and its
 trip through memory, nor more sums to add one after the other."""
-_SLICED_WAVES = 2
-"""The workgroups on each processor up to which slices pay: more of them hide each other's waiting."""
 _SPLIT_WAVES = 8
 """The workgroups on each processor up to which more parts may pay."""
-_ALONE = 0.5
-"""Waves that a workgroup of the largest tiles takes longer without a second one beside it, which hides its waiting."""
-_HIDDEN = 0.4
-"""Share of a round's multiplication that passes while the round waits for memory."""
-_MERGE_BANDWIDTH = 1.16
+_START = 1
+"""Rounds that a workgroup takes longer, in which it waits for its first loads and writes."""
+_WAITED = 0.5
+"""Latencies that a round takes at least beside its multiplication, of which the share _HIDDEN passes meanwhile."""
+_HIDDEN = 0.05
+_MERGE_DISPATCHES = 1.3
+"""The time of the dispatch that adds parts, in dispatches, besides that of the memory that it moves."""
+_MERGE_BANDWIDTH = 1.06
 """The speed of the dispatch that adds parts, which are partly in caches, beside a copy's."""
 CPU_TILES = Tiles(ProductTile(8, 4, 4, 4), 4, 1, 1)
 """Small, because a CPU's driver takes seconds to compile a large block's unrolled loops."""
@@ -121,8 +138,8 @@ _CPU_PARTS = 2
 
 
 class TiledProduct(NamedTuple):
-    """A product as its tiles see it: the sizes, and whether the factors are read four elements at a time (the largest tiles
-    leave no registers where they are not) and those of the columns along the depth (in pieces of 128 bytes then)."""
+    """A product as its tiles see it: the sizes, and whether the factors are read four elements at a time and those of the
+    columns along the depth (in pieces of 128 bytes then)."""
 
     rows: int
     columns: int
@@ -134,10 +151,10 @@ class TiledProduct(NamedTuple):
 
 def fastest_tiles(product: TiledProduct, caps: Capabilities, *, split: bool) -> Tiles:
     """The fastest tiles that the device takes, whose rounds are split where ``split``, by its model: each processor has its
-    share of the workgroups, and a round of one takes what its products take, or a latency and what that does not hide.
+    share of the workgroups, and a round of theirs takes what its products take, or a latency and what that does not hide.
 
-    On an H200, 2,056 ways of 58 products, whose factors were not in its caches, took 8 % more or less on average; what is
-    chosen took 3 % longer than the best way in the geometric mean.
+    On an H100, 3,700 ways of 62 products, whose factors were not in its caches, took 6 % more or less in the median; what is
+    chosen took 0.6 % longer than the best way in the geometric mean, as with the numbers of an H200.
     """
     tiles: Tiles = decided(_fastest_tiles, caps, split, tuple(product))
     return tiles
@@ -177,28 +194,26 @@ def _choices(product: TiledProduct, caps: Capabilities, *, split: bool) -> Itera
     rows, columns, depth, matrices = product[:4]
     merge = 8 * rows * columns * matrices / (_MERGE_BANDWIDTH * model.bytes_per_microsecond)
     kinds = (_FLAT_KIND, *_KINDS) if rows <= FEW_ROWS else _KINDS
-    for shape, deepest, slices, speed in kinds:
-        is_largest = shape == _LARGEST
+    for shape, deepest, slices, speed, together, most, only_quads in kinds:
         if shape == _FLAT and product.columns_along_depth:
             deepest = 32
         terms = _round_terms(shape, slices, deepest, depth, caps)
-        if terms is None or (is_largest and not product.vector):
+        if terms is None or (only_quads and not product.vector):
             continue
         tiles = shape.tiles(rows, columns) * matrices
         rounds = -(-depth // terms)
         busy = shape.rows * shape.columns * terms * slices / (model.products_per_microsecond * speed)
-        alone = model.latency_microseconds + (1 - _HIDDEN) * busy
+        alone = _WAITED * model.latency_microseconds + (1 - _HIDDEN) * together * busy
         for parts in _PARTS if split else (1,):
             if parts > 2 and rounds < parts * slices * _LEAST_ROUNDS[parts > _FEW_PARTS]:
                 break
             waves = -(-tiles * parts // model.processors)
-            if (slices > 1 and waves > _SLICED_WAVES) or (parts > 2 and waves > _SPLIT_WAVES):
+            if (most is not None and waves > most) or (parts > 2 and waves > _SPLIT_WAVES):
                 break
             each = math.ceil(-(-rounds // parts) / slices)
-            waiting = _ALONE if is_largest and waves % 2 else 0.0
-            time = each * max(alone, (waves + waiting) * busy)
+            time = (each + _START) * max(alone, -(-waves // together) * together * busy)
             if parts > 1:
-                time += model.dispatch_microseconds + parts * merge
+                time += _MERGE_DISPATCHES * model.dispatch_microseconds + parts * merge
             yield Tiles(shape, terms, slices, parts), time
 
 

@@ -152,8 +152,10 @@ void multiply_rounds(uint first, uint end) {
     const uint count = (end - first + SLICES - 1) / SLICES;
     const uint own = first + slice() * count;
     const uint buffers = slice() * 2;
-    fetch_round(own);
-    place_round(own, buffers);
+    // A slice without rounds, where they do not come out even, reads the last one in vain: nothing else keeps its loads inside.
+    const uint begin = SLICES == 1 ? own : min(own, end - 1);
+    fetch_round(begin);
+    place_round(begin, buffers);
     barrier();
     for (uint i = 0; i < count; ++i) {
         const uint round = own + i;

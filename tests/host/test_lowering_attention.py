@@ -11,6 +11,7 @@ import dmlvk
 from dmlvk import MultiheadAttentionMaskType as MaskType
 from dmlvk import TensorDataType, TensorDesc
 from dmlvk.devices.capabilities import SUBGROUPS, Capabilities, CooperativeMatrix
+from dmlvk.kernels.attention.rules import ATTENTION_SHAPES, CooperativeShape
 from dmlvk.kernels.common.plan import Dispatch, Source
 from dmlvk.kernels.lowering import explain, lower, possible_rules
 from dmlvk.spec.errors import InvalidArgumentError
@@ -206,6 +207,14 @@ def test_the_shape_of_matrices(device: str, shared: int, size: int, many: bool, 
     subgroups = constants["LOCAL_SIZE_X"] // caps.subgroup_size
     blocks = constants["SUB_ROWS"] // constants["MAT_M"]
     assert (subgroups, blocks, constants["TILE_KEYS"]) == shape
+
+
+@pytest.mark.parametrize(("keys", "rules"), [(16, {"reductions"}), (32, {"reductions", "reductions split"})])
+def test_parts_have_room_for_peaks_beside_totals(monkeypatch: pytest.MonkeyPatch, keys: int, rules: set[str]) -> None:
+    """They are two matrices of 16 columns, in the place of as many scores as a tile has keys."""
+    monkeypatch.setitem(ATTENTION_SHAPES, True, (CooperativeShape(8, 1, keys, True),))
+    found = set(possible_rules(attention(keys=4096), DEVICES["reductions"]))
+    assert {rule for rule in found if rule.startswith("reductions")} == rules
 
 
 def test_wide_heads_have_no_matrices() -> None:

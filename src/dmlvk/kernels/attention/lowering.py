@@ -472,7 +472,7 @@ def _matrices(
     split: bool = False,
 ) -> Plan:
     operands = operands_of(desc, caps)
-    found = matrix_shape(problem, caps, reductions=reductions)
+    found = matrix_shape(problem, caps, reductions=reductions, split=split)
     assert found is not None, "the rule is possible"
     shape, matrix = found
     filter_value = operands.around.params["mask_filter"]

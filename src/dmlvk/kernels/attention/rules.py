@@ -111,10 +111,13 @@ def whole_matrices(size: int, matrix: CooperativeMatrix) -> int:
 
 
 def matrix_shape(
-    problem: AttentionProblem, caps: Capabilities, *, reductions: bool
+    problem: AttentionProblem, caps: Capabilities, *, reductions: bool, split: bool = False
 ) -> tuple[CooperativeShape, CooperativeMatrix] | None:
     """The shape with most rows that the device has room for and that still gives it enough workgroups, else the one with the
-    fewest; with the matrices to multiply. None where nothing fits."""
+    fewest; with the matrices to multiply. None where nothing fits.
+
+    With reductions each part of the keys leaves its peaks and totals as two matrices side by side, where scores lie.
+    """
     matrix = cooperative_matrix(caps, "float16", "float32")
     if matrix is None:
         return None
@@ -126,6 +129,7 @@ def matrix_shape(
             max(head, value) > shape.widest
             or caps.subgroup_size % rows
             or shape.keys % matrix.k
+            or (reductions and split and shape.keys < 2 * matrix.n)
             or shape.keys % (8 * caps.subgroup_size // rows)
             or shape.subgroups * caps.subgroup_size > caps.workgroup_invocations
             or shape.shared_memory_bytes(matrix, head, value, reductions=reductions) > caps.shared_memory_bytes
@@ -152,13 +156,13 @@ def _halves(problem: AttentionProblem, caps: Capabilities) -> bool:
     return aligned and problem.heads <= caps.workgroup_counts[1] and abs(problem.scale) <= _MOST_SCALE
 
 
-def _matrices(*, reductions: bool) -> Condition:
+def _matrices(*, reductions: bool, split: bool = False) -> Condition:
     """Whether subgroups can multiply matrices, and with reductions make factors of what they found."""
 
     def possible(problem: AttentionProblem, caps: Capabilities) -> bool:
         if not _halves(problem, caps) or (reductions and "cooperative_matrix2" not in caps.features):
             return False
-        found = matrix_shape(problem, caps, reductions=reductions)
+        found = matrix_shape(problem, caps, reductions=reductions, split=split)
         return found is not None and (not reductions or found[1].n == found[1].k)
 
     return possible
@@ -183,7 +187,7 @@ ATTENTION = (
     Rule(
         "reductions split",
         when=_few_rows,
-        possible=_parts(_matrices(reductions=True)),
+        possible=_parts(_matrices(reductions=True, split=True)),
         because="few rows and many keys, as when a text is written word by word: the keys are shared out, or few workgroups "
         "would read them all. H200, one row in 8 x 32 heads, 8 of keys, 8192 keys of 128: 107 us, 2.5 TB/s (PyTorch 76)",
     ),
@@ -197,7 +201,7 @@ ATTENTION = (
     Rule(
         "cooperative split",
         when=_few_rows,
-        possible=_parts(_matrices(reductions=False)),
+        possible=_parts(_matrices(reductions=False, split=True)),
         because="the same without reductions: 113 us",
     ),
     Rule(

@@ -16,6 +16,7 @@ import dmlvk
 from dmlvk import MultiheadAttentionMaskType as MaskType
 from dmlvk import TensorDataType, TensorDesc, eager
 from dmlvk.directml.ready_operator import ReadyOperator
+from dmlvk.kernels.attention.rules import ATTENTION_SHAPES
 from dmlvk.kernels.lowering import possible_rules
 from dmlvk.onnx.session import InferenceSession
 from dmlvk.runtime.memory import BufferBinding
@@ -402,3 +403,89 @@ def test_one_tensor_for_queries_keys_and_values(device: dmlvk.Device, rule: str)
     scores = np.exp(x[0].astype(np.float64) @ x[0].T * 0.25)
     expected = scores / scores.sum(axis=1, keepdims=True) @ x[0]
     np.testing.assert_allclose(output.read().view(np.float32).reshape(130, 16), expected, rtol=0, atol=2e-6)
+
+
+def of_words(
+    device: dmlvk.Device, rule: str, q: Array, k: Array, v: Array, scale: float, added: Array | None = None
+) -> tuple[Array, Array]:
+    """What a rule makes of float16 rows of {heads, rows, size}, of one entry, and what is right."""
+    heads, queries, _ = q.shape
+
+    def joined(x: Array) -> Array:
+        return np.ascontiguousarray(x.astype(np.float16).transpose(1, 0, 2)).reshape(1, x.shape[1], -1)
+
+    given = [joined(x) for x in (q, k, v)] + ([] if added is None else [added.astype(np.float16)[None]])
+    tensors = [TensorDesc(TensorDataType.FLOAT16, x.shape) for x in given]
+    desc = dmlvk.MultiheadAttention1(
+        query_tensor=tensors[0],
+        key_tensor=tensors[1],
+        value_tensor=tensors[2],
+        relative_position_bias_tensor=None if added is None else tensors[3],
+        output_tensor=TensorDesc(TensorDataType.FLOAT16, (1, queries, heads * v.shape[2])),
+        scale=scale,
+        query_head_count=heads,
+        key_value_head_count=heads,
+    )
+    if rule not in possible_rules(desc, device.capabilities):
+        pytest.skip(f"{rule} is not possible here")
+    buffers = [device.create_buffer(x.nbytes) for x in given]
+    for buffer, x in zip(buffers, given, strict=True):
+        buffer.write(x)
+    left = iter(buffers)
+    slots = [None if slot.tensor is None else BufferBinding(next(left)) for slot in desc.input_slots()]
+    output = device.create_buffer(2 * heads * queries * v.shape[2])
+    commands = device.create_command_list()
+    ReadyOperator(device, desc, rule).record(commands, slots, [BufferBinding(output), None, None])
+    device.execute(commands)
+    found = output.read().view(np.float16).reshape(queries, heads, v.shape[2]).transpose(1, 0, 2)
+    wide = [x.astype(np.float16).astype(np.float64) for x in (q, k, v)]
+    scores = scale * wide[0] @ wide[1].transpose(0, 2, 1)
+    if added is not None:
+        scores += added.astype(np.float16)
+    weights = np.exp(scores - scores.max(axis=2, keepdims=True))
+    return found, weights / weights.sum(axis=2, keepdims=True) @ wide[2]
+
+
+OF_MATRICES = ("reductions", "reductions split", "cooperative", "cooperative split")
+
+
+@pytest.mark.parametrize("rule", [*OF_MATRICES, "tiles", "split"])
+@pytest.mark.parametrize("added", [False, True])
+def test_scores_that_rise_from_tile_to_tile(device: dmlvk.Device, rule: str, added: bool) -> None:
+    """Peaks are raised again and again: each tile of keys has scores far above those before it, up to 2^36 times the weight.
+    Where a bias rises so, and not the products, that is the same."""
+    rise = np.linspace(0, 25, 200)
+    q, k, v = np.abs(random(2, 70, 24)), random(2, 200, 24, seed=1), random(2, 200, 24, seed=2)
+    if added:
+        found, expected = of_words(device, rule, q, k, v, 0.1, random(2, 70, 200) + rise)
+    else:
+        q[:, :, 0], k[:, :, 0] = 1.0, rise
+        found, expected = of_words(device, rule, q, k, v, 1.0)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=2e-3 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("rule", OF_MATRICES)
+@pytest.mark.parametrize("added", [False, True])
+@pytest.mark.parametrize("size", [24, 64, 80, 128])
+def test_every_shape_of_matrices(
+    device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch, rule: str, added: bool, size: int
+) -> None:
+    """Each shape that the device has room for, chosen or not, and the same bits each time."""
+    reductions = rule.startswith("reductions")
+    q, k, v = random(2, 75, size), random(2, 300, size, seed=1), random(2, 300, size, seed=2)
+    relative = random(2, 75, 300, seed=3) if added else None
+    run = 0
+    for shape in ATTENTION_SHAPES[reductions]:
+        with monkeypatch.context() as patch:
+            patch.setitem(ATTENTION_SHAPES, reductions, (shape,))
+            try:
+                found, expected = of_words(device, rule, q, k, v, size**-0.5, relative)
+            except pytest.skip.Exception:
+                continue
+            again = [of_words(device, rule, q, k, v, size**-0.5, relative)[0] for _ in range(3)]
+        np.testing.assert_allclose(found, expected, rtol=0, atol=2e-3 * np.abs(expected).max(), err_msg=str(shape))
+        for other in again:
+            np.testing.assert_array_equal(other, found, err_msg=str(shape))
+        run += 1
+    if not run:
+        pytest.skip(f"{rule} is not possible here")

@@ -189,6 +189,8 @@ _CASES = (
         only=(_FLOAT16,),
     ),
     _case("words, all stacked", 1, 70, 70, (2, 2), 40, source="stacked_query_key_value", layouts=False, only=(_FLOAT16,)),
+    _case("words, relative positions", 1, 20, 75, (2, 1), 24, relative=True, layouts=False, only=(_FLOAT16,)),
+    _case("words, relative positions in words", 1, 20, 72, (2, 1), 24, relative=True, layouts=False, only=(_FLOAT16,)),
     _case("a word after many", 1, 1, 700, (4, 2), 16, mask=MaskType.KEY_SEQUENCE_LENGTH, layouts=False),
 )
 

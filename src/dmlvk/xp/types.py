@@ -144,5 +144,5 @@ class Information:
         """The standard's types that a device has, by name; some want what not every device has."""
         features = (default_device() if device is None else device).capabilities.features
         found = kinds(tuple(_KINDS) if kind is None else kind)
-        needed = needed_features(ops.ElementWiseIf) | needed_features(ops.ElementWiseAdd)
+        needed = {**needed_features(ops.ElementWiseIf), **needed_features(ops.ElementWiseAdd)}
         return {dtype.name: dtype for dtype in found if needed[data_type_of(dtype)] <= features}

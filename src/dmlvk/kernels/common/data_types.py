@@ -3,7 +3,9 @@ without lowering anything."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.kernel import GLSL_TYPES
@@ -24,18 +26,25 @@ def storage_features(data_type: TensorDataType) -> frozenset[str]:
     return frozenset(GLSL_TYPES[data_type.name].features)
 
 
-def needed_features(row: type[OperatorDesc]) -> dict[TensorDataType, frozenset[str]]:
+_NEEDED: dict[type[OperatorDesc], Mapping[TensorDataType, frozenset[str]]] = {}
+"""What ``needed_features`` has found."""
+
+
+def needed_features(row: type[OperatorDesc]) -> Mapping[TensorDataType, frozenset[str]]:
     """For each data type that a tensor of an operator may have, the device features that such a desc takes at least.
 
     Where several tensors may have it, those of all count. Tensors that may have other types have those that take least.
     """
+    if row in _NEEDED:
+        return _NEEDED[row]
     needed: dict[TensorDataType, frozenset[str]] = {}
     for spec in row.fields:
         for data_type in spec.all_types:
             features = _least_features(row, {spec.name: data_type})
             if features is not None:
                 needed[data_type] = needed.get(data_type, frozenset()) | features
-    return needed
+    _NEEDED[row] = MappingProxyType(needed)
+    return _NEEDED[row]
 
 
 def unsupported_types(row: type[OperatorDesc], caps: Capabilities) -> dict[TensorDataType, frozenset[str]]:
@@ -69,8 +78,11 @@ def _features(spec: FieldSpec, data_type: TensorDataType) -> frozenset[str]:
 
 def _agree(row: type[OperatorDesc], types: Mapping[str, TensorDataType]) -> bool:
     """Whether tensors of these data types break no rule of equal data types."""
+    rules = [rule for rule in row.constraints if rule.label == "same_data_type"]
+    if not rules:
+        return True
     desc = row(**{spec.name: _value(spec, types) for spec in row.fields})
-    return not any(rule.label == "same_data_type" and rule.check(desc) for rule in row.constraints)
+    return not any(rule.check(desc) for rule in rules)
 
 
 def _value(spec: FieldSpec, types: Mapping[str, TensorDataType]) -> object:
@@ -78,5 +90,10 @@ def _value(spec: FieldSpec, types: Mapping[str, TensorDataType]) -> object:
     is_array = spec.kind in (FieldKind.INPUT_TENSOR_ARRAY, FieldKind.OUTPUT_TENSOR_ARRAY)
     if spec.name not in types:
         return () if is_array else None
-    tensor = TensorDesc(types[spec.name], (1,))
+    tensor = _one_element(types[spec.name])
     return (tensor,) if is_array else tensor
+
+
+@functools.cache
+def _one_element(data_type: TensorDataType) -> TensorDesc:
+    return TensorDesc(data_type, (1,))

@@ -13,6 +13,7 @@ from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
 from dmlvk.devices.model import H200
 from dmlvk.kernels.common.rule import Rule
 from dmlvk.kernels.common.shapes import Coalesced
+from dmlvk.kernels.elementwise.rules import tiles_pay
 from dmlvk.kernels.linear_attention.rules import LinearAttentionProblem
 from dmlvk.kernels.lowering import explain
 from dmlvk.kernels.normalization_gradient.rules import BatchGradientProblem
@@ -57,6 +58,12 @@ def test_outputs_share_their_windows_where_these_are_large_or_few(
     assert SHARE == 128 * 2048 // 8
     problem = SimpleNamespace(rows_contiguous=True, apart=apart, window=window, outputs=outputs)
     assert named(POOLING, "window").when(problem, GPU) == holds
+
+
+@pytest.mark.parametrize(("rows", "columns", "pays"), [(16, 16, True), (15, 1000, False), (1000, 15, False)])
+def test_turned_tensors_go_in_tiles_that_are_half_full_at_least(rows: int, columns: int, pays: bool) -> None:
+    walk, turned = SimpleNamespace(sizes=(rows, 3, columns)), SimpleNamespace(row=0)
+    assert tiles_pay(SimpleNamespace(walk=walk, turned=turned)) == pays  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("size", "lanes"), [(16, 1), (17, 2), (32, 2), (33, 4), (128, 8), (4096, 32)])

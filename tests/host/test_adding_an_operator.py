@@ -46,7 +46,7 @@ def test_the_diff_is_all_there_is_of_the_operator() -> None:
 
 def test_all_of_directml_s_operators_are_there_so_that_a_new_one_is_a_row_of_our_own() -> None:
     assert set(REGISTRY) == set(OperatorType) - {OperatorType.INVALID}
-    named = re.findall(r"`((?:tests|spec|kernels)/[\w/]+(?:\.py|/))`", PAGE)
-    assert {"spec/ops/rotary.py", "kernels/rotary/"} <= {*named}
+    named = re.findall(r"`((?:tests|spec|kernels|verify)/[\w/]+(?:\.py|/))`", PAGE)
+    assert {"spec/ops/rotary.py", "kernels/rotary/", "verify/cases/rotary.py"} <= {*named}
     for path in named:
         assert any((ROOT / folder / path).exists() for folder in ("", "src/dmlvk")), path

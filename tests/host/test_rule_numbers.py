@@ -19,6 +19,7 @@ from dmlvk.kernels.lowering import explain
 from dmlvk.kernels.normalization_gradient.rules import BatchGradientProblem
 from dmlvk.kernels.pooling.rules import POOLING
 from dmlvk.kernels.recurrent.rules import RecurrentProblem, block_shape, most_lanes, most_steps
+from dmlvk.kernels.reduction.rules import ReductionProblem
 from dmlvk.kernels.root_mean_square.rules import RootMeanSquareProblem
 from dmlvk.kernels.scatter.rules import ScatterProblem
 from dmlvk.kernels.softmax.lowering import _words_anywhere
@@ -154,3 +155,18 @@ def test_rows_that_start_anywhere_are_read_in_words_from_24_on() -> None:
         row = Coalesced((24 * word,), ((1,), (1,)))
         assert _words_anywhere(row, kept, word)
         assert not _words_anywhere(Coalesced((24 * word - 1,), ((1,), (1,))), kept, word)
+
+
+@pytest.mark.parametrize(("elements", "lanes"), [(15, 1), (16, 4)])
+def test_a_row_that_starts_anywhere_is_reduced_in_words_from_four_on(elements: int, lanes: int) -> None:
+    row, kept = Coalesced((elements,), ((1,),)), Coalesced((5,), ((elements + 1,),))
+    problem = SimpleNamespace(lanes=4, rows=5, row_elements=elements, row=row, kept=kept)
+    assert ReductionProblem.row_lanes.fget(problem) == lanes  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("data_type", "nbytes"), [(TensorDataType.FLOAT32, 8), (TensorDataType.INT64, 12), (TensorDataType.FLOAT64, 16)]
+)
+def test_an_accumulator_in_memory_is_a_number_with_its_compensation_or_place(data_type: TensorDataType, nbytes: int) -> None:
+    problem = SimpleNamespace(data_type=data_type)
+    assert ReductionProblem.partial_bytes.fget(problem) == nbytes  # type: ignore[attr-defined]

@@ -7,8 +7,10 @@ import pathlib
 import re
 from collections.abc import Iterator
 
+from build_kernels import SHARED_NUMBERS, prelude
 from together import together
 
+from dmlvk.kernels.common import shapes
 from dmlvk.kernels.common.access import Access
 from dmlvk.kernels.common.kernel import KernelSpec
 from dmlvk.kernels.manifest import KERNELS
@@ -79,3 +81,12 @@ def test_the_cases_of_a_constant_have_names(spec: KernelSpec) -> None:
     }
     counts = {name for name in choices if name.endswith("_WORDS")}  # 0 where there are none
     assert not choices - counts, f"{spec.source} compares {sorted(choices - counts)} with numbers"
+
+
+def test_every_shader_is_told_what_the_host_knows() -> None:
+    known = {name: getattr(shapes, name) for name in ("MOST_ITEMS", "LEAST_SUBGROUP", "MOST_INVOCATIONS")}
+    assert known | {"WORD_BYTES": shapes.WORD_BITS // 8} == SHARED_NUMBERS
+    for spec in KERNELS.values():
+        lines = prelude(spec, next(iter(spec.combinations()))).splitlines()
+        numbers = SHARED_NUMBERS | spec.numbers
+        assert {f"#define {name} {value}" for name, value in numbers.items()} <= {*lines}, spec.name

@@ -12,8 +12,10 @@ from dmlvk.graph.passes.match import Operand, product
 from dmlvk.graph.step import Step, Storage
 from dmlvk.graph.step_graph import StepGraph
 from dmlvk.spec import ops
-from dmlvk.spec.enums import MatrixTransform, TensorDataType
+from dmlvk.spec.block_formats import BlockFormat
+from dmlvk.spec.enums import MatrixTransform, TensorDataType, TensorFlags
 from dmlvk.spec.gate import Gate
+from dmlvk.spec.ops.block_quantized import BlockQuantizedGemm
 from dmlvk.spec.ops.matmul import GemmGate
 from dmlvk.spec.ops.rotary import RotaryEmbedding
 from dmlvk.spec.schema import OperatorDesc
@@ -71,6 +73,20 @@ def test_products_join_up_to_a_size_of_their_weights(columns: int, depth: int, t
     assert sum(isinstance(desc, ops.Gemm) for desc in found) == (1 if joins else 2)
 
 
+@pytest.mark.parametrize(("columns", "joins"), [(2, False), (4, True)])
+def test_products_of_weights_in_blocks_join_where_their_rows_are_whole_words(columns: int, joins: bool) -> None:
+    x, y = TensorDesc(F32, (1, 512)), TensorDesc(F32, (1, columns))
+    sizes = (columns, BlockFormat.Q8_0.row_bytes(512))
+    weights = TensorDesc(TensorDataType.UINT8, sizes, flags=TensorFlags.OWNED_BY_DML)
+    desc = BlockQuantizedGemm(input_tensor=x, weight_tensor=weights, output_tensor=y, format=BlockFormat.Q8_0)
+    source, results, steps = _storage(x), [_storage(y), _storage(y)], []
+    for result in results:
+        own = Storage(weights.total_tensor_size_in_bytes, np.zeros(sizes, np.uint8))
+        steps.append(Step.of("", desc, {"input_tensor": source, "weight_tensor": own, "output_tensor": result}))
+    found = _after("products", *_with_readers(steps, results))
+    assert sum(isinstance(item, BlockQuantizedGemm) for item in found) == (1 if joins else 2)
+
+
 @pytest.mark.parametrize(
     ("rows", "columns", "gates"),
     [(1, 8, True), (1, 12, False), (1, 16, True), (1024, 2**14, True), (1025, 2**14, False)],
@@ -87,7 +103,8 @@ def test_a_product_gets_a_gate_of_eight_columns_and_up_to_128_mib(rows: int, col
         Step("", ops.ActivationSwish(input_tensor=y, output_tensor=y, sigmoid_input_scale=1.0), (first,), (gated,)),
         Step("", ops.ElementWiseMultiply(a_tensor=y, b_tensor=y, output_tensor=y), (gated, second), (result,)),
     ]
-    assert any(isinstance(item, GemmGate) for item in _after("gate", steps, [result])) == gates
+    found = [item for item in _after("gate", steps, [result]) if isinstance(item, GemmGate)]
+    assert [item.output_tensor for item in found] == [y] * gates
 
 
 SLOPE = math.sqrt(8 / math.pi)

@@ -574,9 +574,9 @@ class TrainingStep(Scenario):
     def prepare(self) -> None:
         """Numbers of the network, as they are before the first step."""
         torch, self.loss = _loss()
-        self.weights = [torch.from_numpy(ROWS[1][0].copy()), torch.from_numpy(FOURS[2].copy())]
-        self.weights = [weight.to("dmlvk").requires_grad_() for weight in self.weights]
-        self.batch = torch.from_numpy(ROWS[3]).to("dmlvk")
+        numbers = [torch.from_numpy(array.copy()).to("dmlvk") for array in (ROWS[1][0], FOURS[2], ROWS[3])]
+        *weights, self.batch = numbers
+        self.weights = [weight.requires_grad_() for weight in weights]
         self.held: list[Any] = []
 
     def work(self) -> list[np.ndarray]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -181,18 +182,21 @@ def test_a_scheduler_may_change_the_rate() -> None:
     assert len(dmlvk.torch.report().graphs) == 2, "one for the first rate, and one for all others"
 
 
-MODULES: dict[str, tuple[torch.nn.Module, torch.Tensor]] = {
-    "weight_norm": (torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(4, 3)), torch.linspace(-1, 1, 8).view(2, 4)),
+MODULES: dict[str, tuple[Callable[[], torch.nn.Module], torch.Tensor]] = {
+    "weight_norm": (
+        lambda: torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(4, 3)),
+        torch.linspace(-1, 1, 8).view(2, 4),
+    ),
     **{
         f"EmbeddingBag, {mode}": (
-            torch.nn.EmbeddingBag(6, 3, mode=mode, padding_idx=1),
+            functools.partial(torch.nn.EmbeddingBag, 6, 3, mode=mode, padding_idx=1),
             torch.tensor([[0, 1, 2], [5, 2, 2]]),
         )
         for mode in ("sum", "mean", "max")
     },
     "BatchNorm": (
-        torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3)),
-        torch.linspace(-1, 1, 8).view(2, 4).cos(),
+        lambda: torch.nn.Sequential(torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 3)),
+        torch.linspace(-3, 3, 24).view(6, 4).cos(),
     ),
 }
 
@@ -200,8 +204,10 @@ MODULES: dict[str, tuple[torch.nn.Module, torch.Tensor]] = {
 @pytest.mark.parametrize("is_compiled", [True, False], ids=["compiled", "eager"])
 @pytest.mark.parametrize("name", MODULES)
 def test_gradients_of_modules_are_pytorchs(name: str, is_compiled: bool) -> None:
-    module, x = MODULES[name]
-    reference, model = copy.deepcopy(module), copy.deepcopy(module).to("dmlvk")
+    torch.manual_seed(0)
+    make, x = MODULES[name]
+    reference = make()
+    model = copy.deepcopy(reference).to("dmlvk")
     function = torch.compile(model, backend=dmlvk.torch.backend) if is_compiled else model
     found, wanted = function(x.to("dmlvk")), reference(x)
     weights = torch.linspace(-1, 2, wanted.numel()).reshape(wanted.shape)

@@ -19,8 +19,9 @@ What ran through PyTorch's compiler on {device}: PyTorch {torch}, torchvision {t
 ## Architectures
 
 Random weights and small sizes (`tools/torch_architectures.py`; `bench/results/lavapipe-torch.json` has the commit of
-a row). A result is right where each output, and after a training step each gradient and each statistic, is within
-0.001 of float64, relative to the largest number in it, or at most four times as far from it as PyTorch's float32.
+a row, and its device where that is another one). A result is right where each output, and after a training step each
+gradient and each statistic, is within 0.001 of float64, relative to the largest number in it, or at most four times as
+far from it as PyTorch's float32.
 Nothing runs elsewhere: an operator without a converter is an error.
 In a deep network a rounding may decide whether a number is above 0, and a gradient then goes elsewhere, in PyTorch's
 float32 as in any other: one run of it does not say how far it is. So where a step is not right beside that run, up to

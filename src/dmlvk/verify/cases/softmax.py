@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from dmlvk.spec import ops
 from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.ops.activation import SoftmaxOrZero
 from dmlvk.verify.cases.model import NUMPY_TYPES, Case, Domain, OperatorCases, Tolerance, normal, special, uniform
 
 
@@ -74,6 +75,27 @@ def _nothing(rng: np.random.Generator, sizes: tuple[int, ...], data_type: Tensor
     """-infinity, which is also what stands for the elements around a row."""
     return np.full(sizes, -np.inf, NUMPY_TYPES[data_type])
 
+
+def _nothing_of_some(rng: np.random.Generator, sizes: tuple[int, ...], data_type: TensorDataType) -> NDArray[Any]:
+    """Normal values, and -infinity in every third place of the first dimension: rows there are NaN."""
+    values = normal(rng, sizes, data_type)
+    values[::3] = -np.inf
+    return values
+
+
+_PARTLY_MASKED = (
+    ("last axis", (7, 37), (1,)),
+    ("last axis, whole words", (6, 64), (1,)),
+    ("channels of an image of whole words", (4, 21, 4, 10), (1,)),
+    ("a row read in tiles", (4, 8209), (1,)),
+    ("a row with a processor to itself", (4, 33001), (1,)),
+)
+
+# The kernels are softmax's with one constant, so that softmax alone has quick cases.
+_OR_ZERO_CASES = (
+    *(_case(f"{name}, rows of NaN", sizes, axes, _nothing_of_some) for name, sizes, axes in _PARTLY_MASKED),
+    _case("special values", (40, 3), (1,), special),
+)
 
 _HARDMAX_CASES = (
     _case("last axis", (5, 37), (1,), quick=True),
@@ -145,6 +167,7 @@ _LP = {TensorDataType.FLOAT32: Tolerance(4, 2.0**-105), TensorDataType.FLOAT16: 
 
 CASES = (
     OperatorCases(ops.ActivationSoftmax1, _SOFTMAX, _CASES),
+    OperatorCases(SoftmaxOrZero, _SOFTMAX, _OR_ZERO_CASES),
     OperatorCases(ops.ActivationLogSoftmax1, _LOG_SOFTMAX, tuple(case for case in _CASES if case.name in _LOG_CASES)),
     OperatorCases(ops.ActivationSoftmax, _SOFTMAX, _last_axis_cases()),
     OperatorCases(ops.ActivationLogSoftmax, _LOG_SOFTMAX, _last_axis_cases()),

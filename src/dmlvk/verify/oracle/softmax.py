@@ -14,6 +14,7 @@ from dmlvk.spec.ops.activation import (
     ActivationLogSoftmax1,
     ActivationSoftmax,
     ActivationSoftmax1,
+    SoftmaxOrZero,
 )
 from dmlvk.spec.ops.normalization import LpNormalization
 from dmlvk.verify.oracle import Scaled
@@ -48,6 +49,11 @@ def _log_softmax(x: Array, axes: tuple[int, ...]) -> Scaled:
 
 def activation_softmax1(desc: ActivationSoftmax1, x: Array) -> Array:
     return _softmax(x, desc.axes)
+
+
+def softmax_or_zero(desc: SoftmaxOrZero, x: Array) -> Array:
+    result = _softmax(x, desc.axes)
+    return np.where(np.isnan(result), 0.0, result)
 
 
 def activation_softmax(desc: ActivationSoftmax, x: Array) -> Array:

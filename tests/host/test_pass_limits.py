@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dmlvk.graph.passes import PASSES, optimized
+from dmlvk.graph.passes.join import _starts
 from dmlvk.graph.passes.match import Operand, product
 from dmlvk.graph.step import Step, Storage
 from dmlvk.graph.step_graph import StepGraph
@@ -16,6 +17,7 @@ from dmlvk.spec.block_formats import BlockFormat
 from dmlvk.spec.enums import MatrixTransform, TensorDataType, TensorFlags
 from dmlvk.spec.gate import Gate
 from dmlvk.spec.ops.block_quantized import BlockQuantizedGemm
+from dmlvk.spec.ops.chain import PointwiseChain
 from dmlvk.spec.ops.matmul import GemmGate
 from dmlvk.spec.ops.rotary import RotaryEmbedding
 from dmlvk.spec.schema import OperatorDesc
@@ -228,3 +230,26 @@ def test_a_table_is_recognised_behind_three_operators(depth: int, recognised: bo
         Step("", ops.ElementWiseAdd(a_tensor=x, b_tensor=x, output_tensor=x), (one, other), (result,)),
     ]
     assert any(isinstance(desc, RotaryEmbedding) for desc in _after("rotary", steps, [result])) == recognised
+
+
+@pytest.mark.parametrize(
+    ("data_type", "starts"),
+    [(TensorDataType.UINT8, [0, 3, 6, 12]), (TensorDataType.UINT4, None), (F16, [0, 6, 12, 24])],
+)
+def test_pieces_lie_in_a_join_where_each_starts_on_a_byte(data_type: TensorDataType, starts: list[int] | None) -> None:
+    """Pieces of three, three and five elements; the end is that of a word."""
+    pieces = tuple(TensorDesc(data_type, (1, size)) for size in (3, 3, 5))
+    assert _starts(ops.Join(input_tensors=pieces, output_tensor=TensorDesc(data_type, (1, 11)), axis=1)) == starts
+
+
+def test_an_operator_of_two_tensors_and_numbers_stays_out_of_chains() -> None:
+    """Operands of a chain are tensors or numbers, two at most."""
+    x = TensorDesc(F32, (4, 8))
+    clip = ops.ElementWiseClipGrad(input_tensor=x, input_gradient_tensor=x, output_gradient_tensor=x, min=0.0, max=1.0)
+    storages = [_storage(x) for _ in range(4)]
+    relu = ops.ActivationRelu(input_tensor=x, output_tensor=x)
+    steps = [Step("", clip, tuple(storages[:2]), (storages[2],)), Step("", relu, (storages[2],), (storages[3],))]
+    assert [type(desc) for desc in _after("chain", steps, storages[3:])] == [ops.ElementWiseClipGrad, ops.ActivationRelu]
+    half = ops.ElementWiseAdd(a_tensor=x, b_tensor=x, output_tensor=x)
+    steps[0] = Step("", half, tuple(storages[:2]), (storages[2],))
+    assert [type(desc) for desc in _after("chain", steps, storages[3:])] == [PointwiseChain]

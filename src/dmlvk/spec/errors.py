@@ -125,6 +125,10 @@ class UnsupportedError(DmlvkError, NotImplementedError):
         super().__init__(f"{operator}: {reason}" if operator else reason)
         self.operator, self.reason, self.limitation, self.features = operator, reason, limitation, features
 
+    def of(self, operator: str) -> UnsupportedError:
+        """The same error about another operator: the one that the user wrote, of which this error's is a part."""
+        return UnsupportedError(self.reason, operator=operator, limitation=self.limitation, features=self.features)
+
 
 class WaitTimeoutError(DmlvkError, TimeoutError):
     """A device has not finished within its ``wait_timeout``. What was submitted may still run; everything stays usable, and

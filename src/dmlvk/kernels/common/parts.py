@@ -32,9 +32,7 @@ def chosen_plan(desc: OperatorDesc, caps: Capabilities, whole: str = "") -> Plan
     try:
         return lowering.schedules[choose(lowering.rules, problem, caps).name](desc, problem, caps)
     except UnsupportedError as error:
-        raise UnsupportedError(
-            error.reason, operator=whole or error.operator, limitation=error.limitation, features=error.features
-        ) from None
+        raise error.of(whole or error.operator) from None
 
 
 def placed(

@@ -24,7 +24,7 @@ from dmlvk import InvalidArgumentError, TensorDataType, TensorDesc
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.lowering import lower, possible_rules
 from dmlvk.spec import ops
-from dmlvk.spec.enums import InterpolationMode, ReduceFunction
+from dmlvk.spec.enums import InterpolationMode, OperatorType, ReduceFunction
 from dmlvk.spec.errors import UnsupportedError
 from dmlvk.spec.schema import FieldKind, FieldSpec, OperatorDesc, Size2D
 from dmlvk.verify.cases import (
@@ -53,7 +53,8 @@ FAMILIES = (
     *(reduction, softmax, normalization, normalization_gradient, local_response_gradient, optimizer, pooling, resample),
     *(resample_gradient, roi, roi_gradient, scan, sort),
 )
-ENTRIES = tuple(entry for family in FAMILIES for entry in family.CASES)
+ENTRIES = tuple(entry for family in FAMILIES for entry in family.CASES if entry.operator.type is not OperatorType.INVALID)
+"""Of DirectML's operators: what a user may ask for. Passes alone make the rows of our own in these families."""
 PARAMETERS = pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.operator.__name__)
 
 SIZES = st.sampled_from([1, 1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17, 31, 32, 33, 37])

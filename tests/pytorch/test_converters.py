@@ -15,15 +15,18 @@ WITHOUT = {
     "aten._fft_r2c.default",
     "aten._local_scalar_dense.default",
     "aten.nonzero.default",
+    "aten.resize_.default",
     "aten.sym_storage_offset.default",
 }
 """Core operators that nothing converts: complex numbers (_fft), numbers that Python reads (_local_scalar_dense), sizes that
-follow from values (nonzero), and an offset in memory, which the compiler itself knows (sym_storage_offset)."""
+follow from values (nonzero), an offset in memory, which the compiler itself knows (sym_storage_offset), and other sizes of a
+tensor that is there (resize_), which graphs do not have."""
 
 
 def core() -> Iterator[Any]:
-    """PyTorch's core operators."""
-    for name in dir(torch.ops.aten):
+    """PyTorch's core operators. (``dir(torch.ops.aten)`` lists only those that somebody has asked for.)"""
+    qualified = (name.removeprefix("aten::") for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::"))
+    for name in sorted({name.partition(".")[0] for name in qualified}):
         packet = getattr(torch.ops.aten, name)
         for overload in packet.overloads() if isinstance(packet, torch._ops.OpOverloadPacket) else ():
             operator = getattr(packet, overload)

@@ -64,6 +64,39 @@ def test_shared_keys_and_dropout_are_taken(heads: int) -> None:
     assert dropped(*(item.to("dmlvk") for item in (q, q, q))).isfinite().all().item()
 
 
+@pytest.mark.parametrize("is_compiled", [True, False], ids=["compiled", "eager"])
+@pytest.mark.parametrize("kind", ["none", "bool", "added", "causal"])
+@pytest.mark.parametrize(
+    ("query", "key"),
+    [
+        pytest.param((2, 4, 5, 8), (2, 1, 5, 8), id="one head of keys"),
+        pytest.param((2, 4, 5, 8), (1, 4, 5, 8), id="one batch of keys"),
+        pytest.param((2, 5, 8), (2, 5, 8), id="no heads"),
+        pytest.param((3, 2, 4, 5, 8), (3, 2, 4, 5, 8), id="two batches"),
+        pytest.param((4, 2, 5, 8), (1, 5, 8), id="fewer dimensions"),
+    ],
+)
+def test_sizes_that_broadcast_and_their_gradients(
+    query: tuple[int, ...], key: tuple[int, ...], kind: str, is_compiled: bool
+) -> None:
+    mask = torch.rand(5, 5) > 0.4
+    mask[:, 0] = True
+    given: dict[str, Any] = {"is_causal": True} if kind == "causal" else {}
+    if kind in ("bool", "added"):
+        given["attn_mask"] = mask if kind == "bool" else torch.randn(5, 5)
+    parts = [torch.randn(sizes, requires_grad=True) for sizes in (query, key, key)]
+    own = [part.detach().to("dmlvk").requires_grad_() for part in parts]
+    options = {name: item.to("dmlvk") if isinstance(item, torch.Tensor) else item for name, item in given.items()}
+    function = torch.compile(attend, backend=dmlvk.torch.backend) if is_compiled else attend
+    found, wanted = function(*own, **options), attend(*parts, **given)
+    _close(found, wanted)
+    weights = torch.randn(wanted.shape)
+    wanted.backward(weights), found.backward(weights.to("dmlvk"))
+    for item, other in zip(own, parts, strict=True):
+        assert item.grad is not None and other.grad is not None
+        _close(item.grad, other.grad)
+
+
 @pytest.mark.parametrize("where", ["cpu", "dmlvk"])
 @pytest.mark.parametrize("options", [{}, {"norm_first": True, "activation": "gelu"}], ids=["after", "first"])
 @pytest.mark.parametrize("kind", ["none", "words", "keys"])

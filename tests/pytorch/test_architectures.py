@@ -28,14 +28,15 @@ def _step(rounding: float, fault: float = 1.0) -> list[torch.Tensor]:
 def test_where_a_rounding_decides_the_bound_is_that_of_moved_numbers() -> None:
     """A result that one run of float32 does not explain is right if another one is as far, and it alone is."""
     judged = torch_architectures.judged
-    exact, near = [item.double() for item in _step(0)], _step(-1)
-    assert judged(near, near, exact) == {"state": "right", "difference": 0.0}
+    exact = [item.double() for item in _step(0)]
+    near, far = (torch_architectures.distances(_step(rounding), exact) for rounding in (-1, 1))
+    assert judged(_step(-1), near, exact) == {"state": "right", "difference": 0.0}
     assert judged(_step(1), near, exact)["state"] == "wrong"
-    assert judged(_step(1), near, exact, [_step(-1)] * 3) == {"state": "wrong", "difference": 0.333, "moved": 3}
-    asked = iter([_step(-1), _step(1), _step(1)])
+    assert judged(_step(1), near, exact, [near] * 3) == {"state": "wrong", "difference": 0.333, "moved": 3}
+    asked = iter([near, far, far])
     assert judged(_step(1), near, exact, asked) == {"state": "right", "difference": 0.0, "moved": 2}
     assert len([*asked]) == 1  # no more are run than needed
-    assert judged(_step(1, fault=1.002), near, exact, [_step(1)] * 3)["state"] == "wrong"
+    assert judged(_step(1, fault=1.002), near, exact, [far] * 3)["state"] == "wrong"
 
 
 def test_moved_numbers_are_their_neighbours() -> None:

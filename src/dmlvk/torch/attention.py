@@ -23,7 +23,7 @@ def attention(
     is_plain = all(own.dim() == 4 and own.shape[-1] == query.shape[-1] and own.numel() for own in parts) and not dropout_p
     has_batch = is_plain and key.shape[0] == value.shape[0] == query.shape[0]
     # one head for all queries is what broadcasting says, too
-    has_heads = is_plain and (enable_gqa or key.shape[1] == value.shape[1] and key.shape[1] in (1, query.shape[1]))
+    has_heads = is_plain and (enable_gqa or (key.shape[1] == value.shape[1] and key.shape[1] in (1, query.shape[1])))
     takes_mask = attn_mask is None or not (attn_mask.requires_grad or is_causal or attn_mask.dim() not in (2, 4))
     if has_batch and has_heads and takes_mask:
         flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default

@@ -26,7 +26,7 @@ from dmlvk.engine.transfer import tensor_bytes
 from dmlvk.runtime.device import ComputeDevice
 from dmlvk.spec.errors import UnsupportedError
 from dmlvk.spec.tensor import packed_strides
-from dmlvk.torch import autocast, keeping
+from dmlvk.torch import autocast, backward, keeping
 from dmlvk.torch.attention import attention
 from dmlvk.torch.calls import DeviceGraph
 from dmlvk.torch.counted import KERNELS, whole_indices
@@ -364,4 +364,5 @@ def install() -> tuple[torch.library.Library, ...]:
     own.impl("scaled_dot_product_attention", attention, "AutogradPrivateUse1")
     rest.fallback(_without_modes(_fallback), "PrivateUse1")
     keeping.install()
+    backward.install()
     return own, rest, *autocast.install()

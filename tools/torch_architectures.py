@@ -19,6 +19,7 @@ import argparse
 import contextlib
 import copy
 import fnmatch
+import importlib
 import json
 import math
 import multiprocessing
@@ -362,32 +363,37 @@ def _stepped(run: Callable[..., list[torch.Tensor]], model: torch.nn.Module, inp
 
 def judged(
     found: Sequence[torch.Tensor],
-    near: Sequence[torch.Tensor],
+    near: Sequence[float],
     exact: Sequence[torch.Tensor],
-    others: Iterable[Sequence[torch.Tensor]] = (),
+    others: Iterable[Sequence[float]] = (),
 ) -> dict[str, Any]:
     """A verdict: each tensor is within the tolerance of float64, or about as far from it as float32 is.
 
     Args:
         found: What is judged.
-        near: PyTorch's float32.
+        near: How far PyTorch's float32 is from float64, for each tensor.
         exact: PyTorch's float64.
-        others: PyTorch's float32 of moved numbers, each asked for only where all before leave the verdict wrong. Where a
-            rounding decides on which side of 0 a number is, one run of float32 says little about its distance.
+        others: How far PyTorch's float32 of moved numbers is, each asked for only where all before leave the verdict wrong.
+            Where a rounding decides on which side of 0 a number is, one run of float32 says little about its distance.
     """
     if len(found) != len(near):
         return {"state": "wrong", "why": f"{len(found)} results instead of {len(near)}"}
     ours = [*map(distance, found, exact)]
-    bounds = [_SLACK * distance(*pair) for pair in zip(near, exact, strict=True)]
+    bounds = [_SLACK * far for far in near]
     made = _verdict(ours, bounds)
     if made["state"] == "right":
         return made
     for count, other in enumerate(others, 1):
-        bounds = [max(bound, _SLACK_MOVED * distance(*pair)) for bound, *pair in zip(bounds, other, exact, strict=True)]
+        bounds = [max(bound, _SLACK_MOVED * far) for bound, far in zip(bounds, other, strict=True)]
         made = {**_verdict(ours, bounds), "moved": count}
         if made["state"] == "right":
             break
     return made
+
+
+def distances(found: Sequence[torch.Tensor], exact: Sequence[torch.Tensor]) -> list[float]:
+    """How far each result is from float64."""
+    return [distance(*pair) for pair in zip(found, exact, strict=True)]
 
 
 def _verdict(ours: Sequence[float], bounds: Sequence[float]) -> dict[str, Any]:
@@ -420,12 +426,14 @@ def tried(name: str, kind: str) -> dict[str, Any]:
     start = time.perf_counter()
     if kind == "training":
         first = copy.deepcopy(model)
-        others = (moved_step(first, inputs, seed) for seed in range(1, _MOVES + 1))
-        exact, near = _stepped(wide, wide, doubles), _stepped(narrow, narrow, inputs)
+        exact = _stepped(wide, wide, doubles)
+        near = distances(_stepped(narrow, narrow, inputs), exact)
+        others = (distances(moved_step(first, inputs, seed), exact) for seed in range(1, _MOVES + 1))
         made = judged(_stepped(_compiled(model), model, inputs), near, exact, others)
     else:
         with torch.no_grad():
-            made = judged(_compiled(model)(**inputs), narrow(**inputs), wide(**doubles))
+            exact = wide(**doubles)
+            made = judged(_compiled(model)(**inputs), distances(narrow(**inputs), exact), exact)
     made["seconds"] = round(time.perf_counter() - start, 1)
     torch.compiler.reset()
     with torch.no_grad():
@@ -434,11 +442,15 @@ def tried(name: str, kind: str) -> dict[str, Any]:
 
 
 def tried_full(name: str, kind: str) -> dict[str, Any]:
-    """A row of an architecture in its published size: on the device beside CUDA, or the processor where there is none."""
-    import dmlvk.torch
+    """A row of an architecture in its published size: on the device beside CUDA, or the processor where there is none.
 
+    All that CUDA computes comes before the import of our package, from which on PyTorch runs no backward pass there. Without
+    CUDA the first backward pass comes after it.
+    """
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     place = "cuda" if torch.cuda.is_available() else "cpu"
+    if place == "cpu":
+        importlib.import_module("dmlvk.torch")
     torch.manual_seed(SEED)
     with torch.device(place):
         model, inputs = full_architectures()[name]()
@@ -457,14 +469,18 @@ def tried_full(name: str, kind: str) -> dict[str, Any]:
     exact = results(wide, wide, {key: item.double() if item.is_floating_point() else item for key, item in inputs.items()})
     del wide
     first = copy.deepcopy(model)
-    near = results(model, model, inputs)
+    near = distances(results(model, model, inputs), exact)
     del model
+    moves = range(1, _MOVES + 1) if kind == "training" else ()
+    others = [distances(moved_step(first, inputs, seed), exact) for seed in moves]
+    del first
+    import dmlvk.torch
+
     start = time.perf_counter()
     own = own.to("dmlvk")
     found = results(_compiled(own), own, {key: item.cpu().to("dmlvk") for key, item in inputs.items()})
     found = [item.cpu() for item in found]
     seconds = round(time.perf_counter() - start, 1)
-    others = (moved_step(first, inputs, seed) for seed in range(1, _MOVES + 1)) if kind == "training" else ()
     made = judged([item.to(place) for item in found], near, exact, others)
     report = dmlvk.torch.report()
     made.update(
@@ -555,11 +571,13 @@ def run(wanted: Sequence[tuple[str, str]], is_full: bool, jobs: int, limit: floa
 
 
 def import_before_parting() -> None:
-    """Imports once what all processes need."""
+    """Imports once what all processes need, but for our package, which ends CUDA's backward passes."""
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # asking for devices does not begin CUDA, which no fork survives
+    import torch._dynamo.backends.common
+    import torch._functorch.aot_autograd  # noqa: F401
     import transformers
 
-    import dmlvk.torch  # noqa: F401
+    import dmlvk  # noqa: F401
 
     define_missing()
     for name in _TRANSFORMERS:

@@ -29,6 +29,7 @@ from dmlvk.spec.tensor import packed_strides
 from dmlvk.torch import autocast, backward, keeping
 from dmlvk.torch.attention import attention
 from dmlvk.torch.calls import DeviceGraph
+from dmlvk.torch.composites import composites
 from dmlvk.torch.counted import KERNELS, whole_indices
 from dmlvk.torch.decompositions import decompositions
 from dmlvk.torch.memory import (
@@ -48,6 +49,8 @@ from dmlvk.torch.memory import (
 from dmlvk.torch.types import stored_as
 
 _GENERATOR: Final = "random numbers of a generator are not supported; they follow from torch.manual_seed"
+_TELLS_SIZES: Final = ("Meta", "CompositeImplicitAutograd", "CompositeExplicitAutograd")
+"""The keys of kernels that PyTorch's compiler learns sizes from. Without one it would run the operator to see them."""
 _KEPT: Final = 512
 """Graphs of single operators that are kept; the one unused longest goes first."""
 
@@ -363,6 +366,9 @@ def install() -> tuple[torch.library.Library, ...]:
         own.impl(name, _without_modes(function), "PrivateUse1")
     own.impl("scaled_dot_product_attention", attention, "AutogradPrivateUse1")
     rest.fallback(_without_modes(_fallback), "PrivateUse1")
+    for target, function in composites().items():
+        if not any(torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), key) for key in _TELLS_SIZES):
+            own.impl(target, function, "Meta")
     keeping.install()
     backward.install()
     return own, rest, *autocast.install()

@@ -334,7 +334,8 @@ def distance(found: torch.Tensor, exact: torch.Tensor) -> float:
 
 def moved(tensor: torch.Tensor, seed: int) -> torch.Tensor:
     """A tensor of float32 each of whose elements is one unit in the last place more or less, or as it was."""
-    turn = torch.randint(-1, 2, tensor.shape, generator=torch.Generator().manual_seed(seed)).to(tensor.device)
+    chance = torch.Generator(tensor.device).manual_seed(seed)
+    turn = torch.randint(-1, 2, tensor.shape, generator=chance, device=tensor.device, dtype=torch.int8)
     return tensor * (1 + turn.float() * 2.0**-23)
 
 
@@ -474,6 +475,8 @@ def tried_full(name: str, kind: str) -> dict[str, Any]:
     moves = range(1, _MOVES + 1) if kind == "training" else ()
     others = [distances(moved_step(first, inputs, seed), exact) for seed in moves]
     del first
+    if place == "cuda":
+        torch.cuda.empty_cache()  # the rest of the memory is for the device, and for the processes beside this one
     import dmlvk.torch
 
     start = time.perf_counter()

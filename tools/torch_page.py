@@ -1,4 +1,5 @@
-"""The page of PyTorch's operators and architectures, made from ``bench/results/lavapipe-torch.json``."""
+"""The page of PyTorch's operators and architectures, made from ``bench/results/lavapipe-torch.json``, and for architectures
+in full size from ``h100-torch.json`` beside it."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from typing import Any
 from fetch_models import ROOT
 
 RESULTS = ROOT / "bench" / "results" / "lavapipe-torch.json"
+FULL = ROOT / "bench" / "results" / "h100-torch.json"
 
 HEAD = """# PyTorch: operators and architectures
 
@@ -18,10 +20,11 @@ What ran through PyTorch's compiler on {device}: PyTorch {torch}, torchvision {t
 
 ## Architectures
 
-Random weights and small sizes (`tools/torch_architectures.py`; `bench/results/lavapipe-torch.json` has the commit of
-a row, and its device where that is another one). A result is right where each output, and after a training step each
-gradient and each statistic, is within 0.001 of float64, relative to the largest number in it, or at most four times as
-far from it as PyTorch's float32.
+Random weights, in small sizes on {device}; and in the sizes that were published, in batches of two, on {full_device}
+beside float32 and float64 of CUDA (of language models with more than some 0.6 billion parameters the widths, with fewer
+layers). `tools/torch_architectures.py` runs them; `bench/results/lavapipe-torch.json` and `h100-torch.json` have the
+commit of each row. A result is right where each output, and after a training step each gradient and each statistic, is
+within 0.001 of float64, relative to the largest number in it, or at most four times as far from it as PyTorch's float32.
 Nothing runs elsewhere: an operator without a converter is an error.
 In a deep network a rounding may decide whether a number is above 0, and a gradient then goes elsewhere, in PyTorch's
 float32 as in any other: one run of it does not say how far it is. So where a step is not right beside that run, up to
@@ -30,8 +33,8 @@ each of whose tensors is at most one and a half times as far as the farthest of 
 
 {summary}
 
-| architecture | inference | training step |
-| --- | --- | --- |
+| architecture | inference | training step | inference, full size | training step, full size |
+| --- | --- | --- | --- | --- |
 """
 
 OPERATORS = """
@@ -89,21 +92,23 @@ _MOVED = "right (moved)"
 
 def page() -> str:
     """The page."""
-    found = json.loads(RESULTS.read_text(encoding="utf-8"))
+    found, full = (json.loads(path.read_text(encoding="utf-8")) for path in (RESULTS, FULL))
     states: dict[str, dict[str, str]] = {}
-    for row in found["architectures"]:
-        states.setdefault(row["name"], {})[row["kind"]] = _state(row)
+    for rows, where in ((found["architectures"], ""), (full["architectures"], ", full size")):
+        for row in rows:
+            states.setdefault(row["name"], {})[row["kind"] + where] = _state(row)
+    columns = [kind + where for where in ("", ", full size") for kind in ("inference", "training")]
     lines = []
-    for kind, words in (("inference", "Inference"), ("training", "A training step")):
+    for kind in columns:
         counts = Counter(row[kind] for row in states.values() if kind in row)
         right = counts["right"] + counts[_MOVED]
+        words = kind.replace("training", "training step").capitalize()
         said = f"- {words}: {right} of {sum(counts.values())} that were tried are right"
         lines.append(f"{said}, {counts[_MOVED]} of them beside moved numbers." if counts[_MOVED] else f"{said}.")
     versions = {name: found[name] for name in ("device", "torch", "torchvision", "transformers")}
-    text = HEAD.format(summary="\n".join(lines), **versions)
-    text += "".join(
-        f"| {name} | {row.get('inference', '-')} | {row.get('training', '-')} |\n" for name, row in states.items()
-    )
+    text = HEAD.format(summary="\n".join(lines), full_device=full["device"], **versions)
+    for name, row in states.items():
+        text += f"| {name} | {' | '.join(row.get(kind, '-') for kind in columns)} |\n"
     known: dict[str, dict[str, dict[str, Any]]] = {run: {row["name"]: row for row in found[run]} for run, _ in _RUNS}
     runs = []
     for run, words in _RUNS:

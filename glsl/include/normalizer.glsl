@@ -17,7 +17,7 @@
 //   result_of(summary)             of the whole row
 //   finished(x, place, result)     the element of the output
 //
-// Constants: OPERATION (OP_*), POWER (1 or 2), OR_ZERO (1 of SOFTMAX1 whose NaN become 0). Parameter: epsilon.
+// Constants: OPERATION (OP_*), POWER (1 or 2), OR_ZERO (what of SOFTMAX1 becomes 0 instead of NaN). Parameter: epsilon.
 
 #ifndef DMLVK_NORMALIZER_GLSL
 #define DMLVK_NORMALIZER_GLSL
@@ -113,7 +113,8 @@ float finished(float x, uint place, Result result) {
     if (IS_HARDMAX) return place == result.place ? 1.0 : 0.0;
     if (IS_LOG_SOFTMAX) return (x - result.scale.largest) - result.factor;
     const float y = x * result.factor;
-    return OR_ZERO != 0 && is_nan(y) ? 0.0 : y;
+    if (OR_ZERO == OR_ZERO_NOTHING) return result.scale.largest == -INFINITY ? 0.0 : y;
+    return OR_ZERO == OR_ZERO_NAN && is_nan(y) ? 0.0 : y;
 }
 
 #endif

@@ -12,6 +12,7 @@ from dmlvk.kernels.common.parts import placed
 from dmlvk.kernels.common.plan import Dispatch, Launch, Plan, Range, Source, input_range, output_range
 from dmlvk.kernels.common.registry import register, subgroup_features
 from dmlvk.kernels.common.shapes import WORD_BITS, Coalesced, coalesce, divisors, linear_grid, power_of_two
+from dmlvk.kernels.softmax.manifest import OrZero
 from dmlvk.kernels.softmax.rules import LEAST_ANYWHERE, SOFTMAX, SOFTMAX_HELD, SoftmaxProblem, SoftmaxUnit
 from dmlvk.spec import ops
 from dmlvk.spec.ops.activation import SoftmaxOrZero
@@ -183,7 +184,7 @@ def _dispatch(
         "UNITS": shape.units,
         "MERGED": merged if shape.lanes > 1 and shape.lanes * shape.columns > caps.least_subgroup else 1,
         **({"PACKED": 1} if shape.packed else {}),
-        **({"OR_ZERO": 1} if isinstance(desc, SoftmaxOrZero) else {}),
+        **({"OR_ZERO": _or_zero(desc)} if isinstance(desc, SoftmaxOrZero) else {}),
         **dict(constants),
     }
     return make_dispatch(
@@ -208,6 +209,10 @@ def _dispatch(
         row_y=steps(row.strides[1], inner=along_row),
         **(params or {}),
     )
+
+
+def _or_zero(desc: SoftmaxOrZero) -> OrZero:
+    return OrZero.NOTHING if desc.keeps_nan else OrZero.NAN
 
 
 def _one_dispatch(desc: _Normalizer, problem: SoftmaxProblem, caps: Capabilities, *, whole: bool) -> Dispatch:

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import enum
+
 from dmlvk.kernels.common.kernel import KernelSpec
 from dmlvk.kernels.common.terms import FLOATS, SUBGROUP_SUMS
 
+
+class OrZero(enum.IntEnum):
+    """What becomes 0 instead of NaN."""
+
+    NEVER = 0
+    NAN = 1
+    NOTHING = 2
+    """Sets of -infinity alone."""
+
+
+_SHARED = (("OR_ZERO", OrZero),)
 _SOFTMAX_PARAMS = (
     "uint groups",
     "uint row_units",
@@ -36,6 +49,7 @@ ROWS: tuple[KernelSpec, ...] = (
         constants=(*_SOFTMAX_CONSTANTS, ("WHOLE", 0)),
         variants=(("T", FLOATS), ("UNIT", ("0", "1", "2", "3"))),
         extensions=SUBGROUP_SUMS,
+        shared=_SHARED,
     ),
     KernelSpec(
         "softmax_split",
@@ -45,5 +59,6 @@ ROWS: tuple[KernelSpec, ...] = (
         constants=_SOFTMAX_CONSTANTS,
         variants=(("T", FLOATS), ("UNIT", ("0", "1", "2", "3")), ("APPLY", ("0", "1"))),
         extensions=SUBGROUP_SUMS,
+        shared=_SHARED,
     ),
 )

@@ -215,8 +215,14 @@ class SoftmaxOrZero(
     ActivationSoftmax1, internal=True, constraints=ActivationSoftmax1.constraints, traits=ActivationSoftmax1.traits
 ):
     """``ActivationSoftmax1``, and 0 in place of NaN: what is exported of attention whose mask may leave nothing of a row. A
-    row of our own, which a pass makes of the softmax and of what chooses between its elements and 0.
+    row of our own, which a pass makes of the softmax and of what chooses between its elements and 0. With KeepsNan 0 stands
+    for sets of -infinity alone, as attention has it.
     """
+
+    input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
+    output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS)
+    axes: tuple[int, ...] = _s.uint_array()
+    keeps_nan: bool = _s.boolean(False)
 
 
 class ActivationSoftmax(_s.OperatorDesc, constraints=(_effective_rank, *_SAME)):

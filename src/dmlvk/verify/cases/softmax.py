@@ -95,6 +95,18 @@ _PARTLY_MASKED = (
 _OR_ZERO_CASES = (
     *(_case(f"{name}, rows of NaN", sizes, axes, _nothing_of_some) for name, sizes, axes in _PARTLY_MASKED),
     _case("special values", (40, 3), (1,), special),
+    Case(
+        "NaN that are kept",
+        {"input_tensor": (40, 3)},
+        {"axes": (1,), "keeps_nan": True},
+        domains={"": special},
+    ),
+    Case(
+        "NaN that are kept, rows of nothing",
+        {"input_tensor": (6, 64)},
+        {"axes": (1,), "keeps_nan": True},
+        domains={"": _nothing_of_some},
+    ),
 )
 
 _HARDMAX_CASES = (

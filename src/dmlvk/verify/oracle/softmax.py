@@ -53,7 +53,8 @@ def activation_softmax1(desc: ActivationSoftmax1, x: Array) -> Array:
 
 def softmax_or_zero(desc: SoftmaxOrZero, x: Array) -> Array:
     result = _softmax(x, desc.axes)
-    return np.where(np.isnan(result), 0.0, result)
+    nothing = np.all(x == -np.inf, axis=desc.axes, keepdims=True) if desc.keeps_nan else np.isnan(result)
+    return np.where(nothing, 0.0, result)
 
 
 def activation_softmax(desc: ActivationSoftmax, x: Array) -> Array:

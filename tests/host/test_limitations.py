@@ -154,7 +154,7 @@ MET: list[tuple[Limitation, OperatorDesc]] = [
     (
         LOOP_ROUNDS,
         ops.MultiheadAttention1(
-            **tensors("FLOAT32", query=(1, 1, 8), key=(1, _DEEP, 8), value=(1, _DEEP, 8), output=(1, 1, 8)),
+            **tensors("FLOAT16", query=(1, 1, 8), key=(1, _DEEP, 8), value=(1, _DEEP, 8), output=(1, 1, 8)),
             query_head_count=1,
             key_value_head_count=1,
             scale=1.0,

@@ -92,7 +92,8 @@ def test_rows_of_the_elementwise_kernels_are_pointwise() -> None:
 
 
 def test_these_rows_take_strides() -> None:
-    assert {row for row in NEWEST if row.traits.strided} == {ops.ElementWiseIf, ops.ElementWisePow, ops.Gemm}
+    taking = {ops.ElementWiseIf, ops.ElementWisePow, ops.Gemm, ops.MultiheadAttention1}
+    assert {row for row in NEWEST if row.traits.strided} == taking
     assert PointwiseChain.traits.strided and RotaryEmbedding.traits.strided
 
 

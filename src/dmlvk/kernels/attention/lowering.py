@@ -20,13 +20,14 @@ from dmlvk.kernels.attention.rules import (
 )
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.limitation import LOOP_ROUNDS
-from dmlvk.kernels.common.parts import chosen_plan
-from dmlvk.kernels.common.plan import Dispatch, Launch, Plan, Range, Source, aligned, input_range, output_range
+from dmlvk.kernels.common.parts import chosen_plan, placed
+from dmlvk.kernels.common.plan import Dispatch, Launch, Plan, Range, Resource, Source, aligned, input_range, output_range
 from dmlvk.kernels.common.registry import Schedule, register
 from dmlvk.kernels.common.shapes import WORD_BITS, check_rounds, linear_grid, most_invocations
 from dmlvk.spec import ops
+from dmlvk.spec.enums import MatrixTransform, TensorDataType
 from dmlvk.spec.enums import MultiheadAttentionMaskType as MaskType
-from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.ops.activation import SoftmaxOrZero
 from dmlvk.spec.ops.attention import AttentionSizes, attention_sizes
 from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.tensor import TensorDesc, element_bits
@@ -36,8 +37,8 @@ Strides = tuple[int, int, int, int]
 
 OperandsOf = Callable[[Any, Capabilities], "Operands"]
 """(desc, capabilities) -> where the operands of its attention lie."""
-LENGTHS_BINDING = 3
-"""The place of the lengths among the bindings of ``Around``."""
+_RELATIVE_BINDING, LENGTHS_BINDING = 2, 3
+"""The places of the relative position bias and of the lengths among the bindings of ``Around``."""
 
 _PRESENTS = (("key", "output_present_key_tensor"), ("value", "output_present_value_tensor"))
 
@@ -387,8 +388,22 @@ def problem_fields(operands: Operands) -> dict[str, Any]:
         "quads": grouped(4),
         "words": grouped(WORD_BITS // bits),
         "unpadded": bool(operands.around.constants.get("UNPADDED", 0)),
+        "plain": _is_plain(operands),
         "scale": operands.around.params["scale"],
     }
+
+
+_BEYOND_SCORES = ("MASK_BOOLEAN", "UNPADDED", "WINDOWED", "CAPPED", "HAS_SINKS")
+
+
+def _is_plain(operands: Operands) -> bool:
+    """Whether products and a softmax say the attention; see ``AttentionProblem.plain``."""
+    constants = operands.around.constants
+    bounds = constants.get("MASK_BOUNDS", MaskBounds.NONE), constants.get("LENGTHS", PastLengths.NONE)
+    more = operands.q_bias or operands.kv_bias or operands.before or any(constants.get(name, 0) for name in _BEYOND_SCORES)
+    of_word = WORD_BITS // element_bits(operands.data_type)
+    starts = any(rows.start % of_word for rows in (operands.q, operands.k, operands.v, operands.y))
+    return not (more or starts) and bounds == (MaskBounds.NONE, PastLengths.NONE)
 
 
 class _Kernel(NamedTuple):
@@ -672,6 +687,60 @@ def _tiled(
     return _plan(desc, problem, operands, caps, kernel, parts if split else None)
 
 
+def _products(desc: OperatorDesc, problem: AttentionProblem, caps: Capabilities, operands_of: OperandsOf) -> Plan:
+    """Scores, their softmax and the weighted values as operators of their own."""
+    operands, name = operands_of(desc, caps), desc.dml_name
+    # {batch, heads, rows, size}; where query heads share those of keys, and there is one batch entry, {heads of keys, query
+    # heads of each, rows, size}
+    leading = (problem.batch, problem.key_heads) if problem.group == 1 else (problem.key_heads, problem.group)
+
+    def tensor(rows: int, size: int, strides: Strides | None = None, *, of_keys: bool = False) -> TensorDesc:
+        if strides is None:
+            return TensorDesc(operands.data_type, (*leading, rows, size))
+        entry, row, head, element = strides
+        if problem.group > 1:
+            entry, head = (head, 0) if of_keys else (problem.group * head, head)
+        return TensorDesc(operands.data_type, (*leading, rows, size), (entry, head, row, element))
+
+    queries, keys, values = problem.queries, problem.keys, problem.value_size
+    scores = tensor(queries, keys)
+    temporary = Resource(Source.TEMPORARY)
+    raw, shares = (temporary.take(scores.total_tensor_size_in_bytes) for _ in range(2))
+    added, relative = None, None
+    if operands.around.constants["HAS_RELATIVE"]:
+        entry, head, row, key = operands.around.params["relative_strides"]
+        added, relative = tensor(queries, keys, (entry, row, head, key)), operands.around.bindings[_RELATIVE_BINDING]
+    product = ops.Gemm(
+        a_tensor=tensor(queries, problem.head_size, operands.q.strides),
+        b_tensor=tensor(keys, problem.head_size, operands.k.strides, of_keys=True),
+        c_tensor=added,
+        output_tensor=scores,
+        trans_b=MatrixTransform.TRANSPOSE,
+        alpha=problem.scale,
+        beta=1.0,
+    )
+    softmax = SoftmaxOrZero(input_tensor=scores, output_tensor=scores, axes=(3,), keeps_nan=True)
+    weighted = ops.Gemm(
+        a_tensor=scores,
+        b_tensor=tensor(keys, values, operands.v.strides, of_keys=True),
+        output_tensor=tensor(queries, values, operands.y.strides),
+    )
+    plans = [chosen_plan(part, caps, name) for part in (product, softmax, weighted)]
+    scratch = temporary.take(max(plan.temporary_bytes for plan in plans))
+    size = element_bits(operands.data_type) // 8
+    q, k, v, y = (
+        rows.where._replace(offset=rows.where.offset + rows.start * size)
+        for rows in (operands.q, operands.k, operands.v, operands.y)
+    )
+    ranges = (((q, k, relative), raw), ((raw,), shares), ((shares, v, None), y))
+    launches = [
+        launch
+        for plan, (inputs, output) in zip(plans, ranges, strict=True)
+        for launch in placed(plan, inputs=inputs, outputs=(output,), temporary=scratch.offset)
+    ]
+    return Plan(tuple(launches), temporary_bytes=temporary.end)
+
+
 def merge_parts(
     problem: AttentionProblem, operands: Operands, caps: Capabilities, parts: Parts, *, part_keys: int = 0
 ) -> Dispatch:
@@ -714,6 +783,7 @@ def schedules(operands_of: OperandsOf) -> dict[str, Schedule]:
         "reductions": functools.partial(_matrices, reductions=True),
         "cooperative split": functools.partial(_matrices, reductions=False, split=True),
         "cooperative": functools.partial(_matrices, reductions=False),
+        "products": _products,
         "split": functools.partial(_tiled, split=True),
         "tiles": _tiled,
         "naive": _naive,

@@ -219,7 +219,7 @@ _CONSTRAINTS = (
 )
 
 
-class MultiheadAttention(_s.OperatorDesc, constraints=_CONSTRAINTS):
+class MultiheadAttention(_s.OperatorDesc, constraints=_CONSTRAINTS, traits=_s.Traits(strided=True)):
     """``MultiheadAttention1`` with as many heads of keys and values as of queries, and all of the past valid."""
 
     query_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS, (3, 5), optional=True)
@@ -249,7 +249,11 @@ class MultiheadAttention(_s.OperatorDesc, constraints=_CONSTRAINTS):
         return MultiheadAttention1(query_head_count=self.head_count, key_value_head_count=self.head_count, **same)
 
 
-class MultiheadAttention1(_s.OperatorDesc, constraints=(*_CONSTRAINTS[:-1], _past_lengths, _CONSTRAINTS[-1])):
+class MultiheadAttention1(
+    _s.OperatorDesc,
+    constraints=(*_CONSTRAINTS[:-1], _past_lengths, _CONSTRAINTS[-1]),
+    traits=_s.Traits(strided=True),
+):
     """Attention: for each head, softmax((Q + bias) (K + bias)^T * Scale + RelativePositionBias + mask) (V + bias).
 
     Q, K and V are {BatchSize, rows, heads * HeadSize}, each from a tensor of its own or from one in which the heads of

@@ -61,6 +61,10 @@ WEIGHTS = {
     "queries": normal(12, 12),
     "keys": normal(12, 12),
     "values": normal(12, 12),
+    "all_three": normal(12, 36),
+    "positions": normal(1, 3, 10, 10),
+    "few_keys": normal(12, 6),
+    "few_values": normal(12, 6),
     "gate": normal(6, 8),
     "inner": normal(6, 8),
     "skip": normal(6, 8),
@@ -69,6 +73,7 @@ WEIGHTS = {
     "six_twelve": normal(6, 12),
     "four": normal(4),
     "one_to_four": np.arange(1, 5).astype(f32),
+    "nothing": np.array([0, -np.inf], f32).reshape(2, 1, 1, 1),
     "mask": np.where(rng.random((2, 1, 1, 10)) < 0.3, -1e4, 0.0).astype(f32),
     **TABLES,
     **BATCH,
@@ -80,6 +85,12 @@ SHAPES = {
     "shape": np.array([2, 100], i64),
     "rows": np.array([2, 10, 12], i64),
     "heads": np.array([2, 10, 3, 4], i64),
+    "three_heads": np.array([2, 10, 3, 3, 4], i64),
+    **{f"index{place}": np.array(place, i64) for place in range(3)},
+    "six_heads": np.array([2, 10, 6, 2], i64),
+    "few_heads": np.array([2, 10, 3, 2], i64),
+    "repeated": np.array([2, 3, 2, 10, 2], i64),
+    "all_heads": np.array([2, 6, 10, 2], i64),
     "table": np.array([20, 12], i64),
     "second": np.array([1], i64),
     "third": np.array([2], i64),
@@ -522,6 +533,49 @@ ATTENTION = [
 ]
 GATHER = [("MatMul", "p v", "a"), ("Transpose", "a", "t", HEADS), ("Reshape", "t rows", "y")]
 GEMMS = ["GEMM"] * 3
+TURNED = [
+    *ATTENTION[:7],
+    ("Transpose", "q1", "q2", HEADS),
+    ("Mul", "q2 three", "q"),
+    ("Transpose", "k1", "k2", HEADS),
+    ("Sigmoid", "k2", "k3"),
+    ("Transpose", "k3", "k", {"perm": [0, 1, 3, 2]}),
+    *ATTENTION[9:],
+]
+"""Queries and keys on which something is done when their heads lie one after the other."""
+SHARED = [
+    ("Reshape", "x rows", "r"),
+    ("MatMul", "r queries", "q0"),
+    ("MatMul", "r few_keys", "k0"),
+    ("MatMul", "r few_values", "v0"),
+    ("Reshape", "q0 six_heads", "q1"),
+    ("Transpose", "q1", "q", HEADS),
+    *(
+        node
+        for own in "kv"
+        for node in (
+            ("Reshape", f"{own}0 few_heads", f"{own}1"),
+            ("Transpose", f"{own}1", f"{own}2", HEADS),
+            ("Unsqueeze", f"{own}2 third", f"{own}3"),
+            ("Expand", f"{own}3 repeated", f"{own}4"),
+            ("Reshape", f"{own}4 all_heads", f"{own}5"),
+        )
+    ),
+    ("Transpose", "k5", "k", {"perm": [0, 1, 3, 2]}),
+    ("Identity", "v5", "v"),
+    ("MatMul", "q k", "s"),
+]
+"""Two heads of queries for one of keys and values."""
+PARTS = [
+    ("Reshape", "x rows", "r"),
+    ("MatMul", "r all_three", "a0"),
+    ("Reshape", "a0 three_heads", "a1"),
+    ("Transpose", "a1", "a2", {"perm": [2, 0, 3, 1, 4]}),
+    *(("Gather", f"a2 index{place}", own, {"axis": 0}) for place, own in enumerate(("q", "k2", "v"))),
+    ("Transpose", "k2", "k", {"perm": [0, 1, 3, 2]}),
+    ("MatMul", "q k", "s"),
+]
+"""Queries, keys and values in one tensor, as Swin has them."""
 CASES |= {
     "attention": (
         [*ATTENTION, ("Div", "s two", "d"), ("Softmax", "d", "p", {"axis": -1}), *GATHER],
@@ -532,6 +586,26 @@ CASES |= {
         [*ATTENTION, ("Mul", "half s", "d"), ("Add", "d mask", "m"), ("Softmax", "m", "p", {"axis": -1}), *GATHER],
         "attention",
         [*GEMMS, "MULTIHEAD_ATTENTION1"],
+    ),
+    "attention of what is turned": (
+        [*TURNED, ("Softmax", "s", "p", {"axis": -1}), *GATHER],
+        "attention",
+        [*GEMMS, "ELEMENT_WISE_MULTIPLY", "ACTIVATION_SIGMOID", "MULTIHEAD_ATTENTION1"],
+    ),
+    "attention of shared heads": (
+        [*SHARED, ("Softmax", "s", "p", {"axis": -1}), *GATHER],
+        "attention",
+        [*GEMMS, "MULTIHEAD_ATTENTION1"],
+    ),
+    "attention of parts of a product, with positions and a mask": (
+        [*PARTS, ("Add", "s positions", "e"), ("Add", "e mask", "m"), ("Softmax", "m", "p", {"axis": -1}), *GATHER],
+        "attention",
+        ["GEMM", *["SLICE1"] * 2, "ELEMENT_WISE_ADD", "MULTIHEAD_ATTENTION1"],
+    ),
+    "no attention, two are added that are not constant": (
+        [*ATTENTION, ("Add", "s s", "e"), ("Add", "e mask", "m"), ("Softmax", "m", "p", {"axis": -1}), *GATHER],
+        "attention",
+        [*GEMMS, "GEMM", *["ELEMENT_WISE_ADD"] * 2, "ACTIVATION_SOFTMAX1", "GEMM", "ELEMENT_WISE_IDENTITY"],
     ),
     "no attention, over the other axis": (
         [*ATTENTION, ("Softmax", "s", "p", {"axis": 2}), *GATHER],
@@ -573,7 +647,7 @@ def _operators(model: onnx.ModelProto, without: Sequence[str]) -> list[str]:
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_a_pass_alone(case: tuple[Nodes, str, list[str]], make: Callable[..., onnx.ModelProto]) -> None:
     nodes, name, wanted = case
-    model = make(nodes, f16 if name == "attention" else f32)
+    model = make(nodes)
     others = [other for other in NAMES if other != name]
     assert _operators(model, others) == wanted
     without = _operators(model, NAMES)
@@ -629,14 +703,33 @@ def test_what_is_constant_runs_once(
     assert not first.times and not second.times and third.times
 
 
+def test_masked_rows_are_attention_too(
+    make: Callable[..., onnx.ModelProto], make_session: Callable[..., InferenceSession]
+) -> None:
+    """As PyTorch exports it: where a mask leaves nothing of a row, its softmax is NaN, and 0 is taken."""
+    zero = [("IsNaN", "n", "i"), ("Where", "i zero n", "p")]
+    model = make([*ATTENTION, ("Add", "s nothing", "m"), ("Softmax", "m", "n", {"axis": -1}), *zero, *GATHER])
+    others = [name for name in NAMES if name not in ("softmax_or_zero", "attention")]
+    assert _operators(model, others) == [*GEMMS, "MULTIHEAD_ATTENTION1"]
+    x = normal(*IMAGE)
+    found, plain = (
+        make_session(model, options=SessionOptions(without_passes=off)).run(None, {"x": x})[0] for off in ((), ("all",))
+    )
+    np.testing.assert_allclose(found, plain, rtol=1e-5, atol=1e-5)
+    assert not found[1].any()
+    assert found[0].all()
+
+
 def test_heads_are_written_side_by_side(
     make: Callable[..., onnx.ModelProto], make_session: Callable[..., InferenceSession]
 ) -> None:
     model = make([*ATTENTION, ("Softmax", "s", "p", {"axis": -1}), *GATHER])
-    assert _operators(model, ["layout", "products"]) == [*_operators(model, ["products"]), "ELEMENT_WISE_IDENTITY"]
+    off = ["attention", "products"]
+    assert _operators(model, ["layout", *off]) == [*_operators(model, off), "ELEMENT_WISE_IDENTITY"]
     x = normal(*IMAGE)
     found, plain = (
-        make_session(model, options=SessionOptions(without_passes=off)).run(None, {"x": x})[0] for off in ((), ("layout",))
+        make_session(model, options=SessionOptions(without_passes=off)).run(None, {"x": x})[0]
+        for off in (("attention",), ("attention", "layout"))
     )
     np.testing.assert_array_equal(found, plain)
 
@@ -653,7 +746,13 @@ def test_what_became_part_of_a_step_is_named_there(make: Callable[..., onnx.Mode
             label.name for label in trace.device_labels.values()
         }, case
         in_place += [(case, name) for name, reason in removed.items() if reason == IN_PLACE]
-    assert in_place == [("a known index", "g"), ("joined batches", "y"), ("a batch", "s")]
+    parts = "attention of parts of a product, with positions and a mask"
+    assert sorted(in_place) == [
+        ("a batch", "s"),
+        ("a known index", "g"),
+        *((parts, own) for own in ("k2", "v")),
+        ("joined batches", "y"),
+    ]
 
 
 @pytest.mark.quick

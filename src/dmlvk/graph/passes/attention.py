@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
+from typing import NamedTuple
 
+from dmlvk.graph.passes.copies import same_steps, windows_of
+from dmlvk.graph.passes.layout import moved, takes_strides
 from dmlvk.graph.passes.match import Operand, computed_by, operand, pairs, product
-from dmlvk.graph.step import Step
+from dmlvk.graph.step import Step, Storage
 from dmlvk.graph.step_graph import StepGraph
 from dmlvk.graph.views import seen_as
 from dmlvk.spec import ops
-from dmlvk.spec.enums import MatrixTransform, TensorDataType
+from dmlvk.spec.enums import MatrixTransform
 from dmlvk.spec.schema import fits_float32
 from dmlvk.spec.tensor import TensorDesc
 
@@ -17,20 +21,55 @@ from dmlvk.spec.tensor import TensorDesc
 def recognise_attention(graph: StepGraph) -> None:
     """softmax(scale * Q K^T + bias) V, and the copy that puts its heads side by side again.
 
-    Q, K and V are views {batch, heads, rows, head size} of tensors in which the heads of a row lie side by side. In FLOAT16
-    only: an H200 runs BERT-base, 128 words, in 3.3 ms with it and in 8.8 without any pass, but in FLOAT32, whose attention
-    has no cooperative matrices, in 9.1 ms where the products by themselves take 3.6.
+    The softmax may have 0 in place of NaN: attention gives 0 where all of a row is left out, too. (Where a score is infinite
+    that choice gives 0 and attention NaN, as PyTorch's does.) The bias may be the sum of two constants, of positions and of
+    a mask.
+
+    Q, K and V are views {batch, heads, rows, head size} of tensors in which the heads of a row lie side by side, or can be
+    made to: by a step that takes any strides, as the turning of positions does. Where a copy repeats heads of K and V for
+    several of Q, the operator is told so instead. Which kernels compute it, products among them, is a matter of its rules.
     """
     for step in graph.steps:
-        desc = step.desc
-        if isinstance(desc, ops.ActivationSoftmax1) and desc.tensor("output_tensor").data_type == TensorDataType.FLOAT16:
+        if isinstance(step.desc, ops.ActivationSoftmax1):
             found = _attention(graph, step)
             if found is not None:
-                graph.replace((found[0],), found[1])
+                for writer, other in found.moved:
+                    graph.replace((writer,), other)
+                graph.replace((found.last,), *found.attention)
 
 
-def _attention(graph: StepGraph, softmax: Step) -> tuple[Step, Step] | None:
-    """The last step of the pattern around a softmax, and what does the work of all of it."""
+class _Found(NamedTuple):
+    """The pattern around a softmax.
+
+    Attributes:
+        last: Its last step.
+        attention: What does the work of all of it.
+        moved: Steps that are to write the heads of a row side by side, each with what it is then.
+    """
+
+    last: Step
+    attention: tuple[Step, ...]
+    moved: tuple[tuple[Step, Step], ...]
+
+
+class _Rows(NamedTuple):
+    """Queries, keys or values.
+
+    Attributes:
+        storage: Where they are.
+        tensor: {batch, rows, heads * head size}.
+        heads: The number of heads.
+        moved: The step that is to write them so, with what it is then; nothing where they lie so.
+    """
+
+    storage: Storage | None
+    tensor: TensorDesc
+    heads: int
+    moved: tuple[tuple[Step, Step], ...]
+
+
+def _attention(graph: StepGraph, softmax: Step) -> _Found | None:
+    """The pattern around a softmax."""
     weighted = graph.only_reader(softmax.outputs[0])
     gathered = graph.only_reader(weighted.outputs[0]) if weighted else None
     if weighted is None or gathered is None:
@@ -41,43 +80,137 @@ def _attention(graph: StepGraph, softmax: Step) -> tuple[Step, Step] | None:
         return None
     if not _is_plain_product(weighted, probabilities) or not _gathers(gathered, weighted.desc.tensor("output_tensor")):
         return None
-    scores, bias = operand(softmax, "input_tensor"), None
-    addition = computed_by(graph, scores)
-    if addition is not None and isinstance(addition.desc, ops.ElementWiseAdd):
-        for own, other in pairs(addition):
-            if _product_of(graph, own) is not None:
-                scores, bias = own, other
-    inner = _product_of(graph, scores)
-    if inner is None or not fits_float32(inner[1]):
+    summed = _summed(graph, operand(softmax, "input_tensor"), 2)
+    if summed is None or not fits_float32(summed.scale):
         return None
-    first, scale = inner
+    first, scale = summed.product, summed.scale
+    sums: tuple[Step, ...] = ()
+    bias: Operand | None = None
+    if len(summed.added) > 1:
+        if not all(_is_constant(graph, own) for own in summed.added):
+            return None
+        step, bias = _sum(softmax, probabilities, summed.added)
+        sums = (step,)
+    elif summed.added:
+        (bias,) = summed.added
     query, value = operand(first, "a_tensor"), operand(weighted, "b_tensor")
     key = operand(first, "b_tensor")
     if first.desc.trans_b == MatrixTransform.NONE:  # type: ignore[attr-defined]  # a Gemm
         key = Operand(key.storage, _transposed(key.tensor, (0, 1, 3, 2)))
     batch, heads, rows, _ = query.tensor.sizes
-    sides = [_side_by_side(part.tensor) for part in (query, key, value)]
+    found = [_rows(graph, *pair) for pair in ((query, first), (key, first), (value, weighted))]
     result = seen_as(gathered.desc.tensor("output_tensor"), (batch, rows, heads * value.tensor.sizes[3]))
-    if None in sides or result is None:
+    if None in found or result is None:
+        return None
+    queries, keys, values = (own for own in found if own is not None)
+    if queries.heads != heads or keys.heads != values.heads:
         return None
     desc = ops.MultiheadAttention1(
-        query_tensor=sides[0],
-        key_tensor=sides[1],
-        value_tensor=sides[2],
+        query_tensor=queries.tensor,
+        key_tensor=keys.tensor,
+        value_tensor=values.tensor,
         relative_position_bias_tensor=None if bias is None else bias.tensor,
         output_tensor=result,
         scale=scale,
         query_head_count=heads,
-        key_value_head_count=heads,
+        key_value_head_count=keys.heads,
     )
     storages = {
-        "query_tensor": query.storage,
-        "key_tensor": key.storage,
-        "value_tensor": value.storage,
+        "query_tensor": queries.storage,
+        "key_tensor": keys.storage,
+        "value_tensor": values.storage,
         "relative_position_bias_tensor": None if bias is None else bias.storage,
         "output_tensor": gathered.outputs[0],
     }
-    return gathered, Step.of(weighted.origin, desc, storages)
+    others = (*queries.moved, *keys.moved, *values.moved)
+    return _Found(gathered, (*sums, Step.of(weighted.origin, desc, storages)), others)
+
+
+def _rows(graph: StepGraph, part: Operand, reader: Step) -> _Rows | None:
+    """A product's operand {batch, heads, rows, head size} as rows with their heads side by side; None where it cannot be."""
+    batch, heads, rows, size = part.tensor.sizes
+    tensor = _side_by_side(part.tensor)
+    if tensor is not None:
+        return _Rows(part.storage, tensor, heads, ())
+    writer = graph.writer(part.storage)
+    if writer is None or graph.only_reader(part.storage) is not reader:
+        return None
+    shared = _shared_heads(writer, part.tensor)
+    if shared is not None:
+        return _rows(graph, shared, writer)
+    if not takes_strides(writer) and windows_of(writer) is None:
+        return None
+    if len(writer.outputs) != 1 or any(map(graph.outlives_a_run, writer.read())):
+        return None
+    together = TensorDesc(part.tensor.data_type, part.tensor.sizes, (rows * heads * size, size, heads * size, 1))
+    output = moved(writer.desc.tensor("output_tensor"), part.tensor, together)
+    if output is None:
+        return None
+    made = dataclasses.replace(writer, desc=writer.desc.replace(output_tensor=output))
+    return _Rows(part.storage, TensorDesc(together.data_type, (batch, rows, heads * size)), heads, ((writer, made),))
+
+
+def _shared_heads(copy: Step, copied: TensorDesc) -> Operand | None:
+    """The source of a copy that repeats each head for several, {batch, heads, rows, head size} without the repetition."""
+    if not isinstance(copy.desc, ops.ElementWiseIdentity) or copy.desc.scale_bias is not None:
+        return None
+    source, whole = copy.desc.tensor("input_tensor"), seen_as(copy.desc.tensor("output_tensor"), copied.sizes)
+    if len(source.sizes) != 5 or whole is None or not same_steps(whole, copied, copied.sizes):
+        return None
+    batch, heads, times, rows, size = source.sizes
+    strides = source.effective_strides
+    if (batch, heads * times, rows, size) != copied.sizes or strides[2] != 0:
+        return None
+    return Operand(
+        copy.storage("input_tensor"),
+        TensorDesc(source.data_type, (batch, heads, rows, size), (strides[0], strides[1], *strides[3:])),
+    )
+
+
+class _Summed(NamedTuple):
+    """Scores.
+
+    Attributes:
+        product: The GEMM of queries and keys.
+        scale: What its sums are multiplied by.
+        added: What is added to them then, in the sizes of the scores.
+    """
+
+    product: Step
+    scale: float
+    added: tuple[Operand, ...]
+
+
+def _summed(graph: StepGraph, scores: Operand, most: int) -> _Summed | None:
+    """The product and the additions, at most so many, that make scores: of positions, and of a mask."""
+    inner = _product_of(graph, scores)
+    if inner is not None:
+        return _Summed(*inner, ())
+    addition = graph.writer(scores.storage)
+    if not most or addition is None or not isinstance(addition.desc, ops.ElementWiseAdd):
+        return None
+    sizes = scores.tensor.sizes
+    if seen_as(addition.desc.tensor("output_tensor"), sizes) != scores.tensor:
+        return None
+    for pair in pairs(addition):
+        own, other = (seen_as(part.tensor, sizes) for part in pair)
+        found = None if own is None or other is None else _summed(graph, Operand(pair[0].storage, own), most - 1)
+        if found is not None and other is not None:
+            return found._replace(added=(*found.added, Operand(pair[1].storage, other)))
+    return None
+
+
+def _is_constant(graph: StepGraph, part: Operand) -> bool:
+    return part.storage is not None and part.storage.constant is not None and not graph.outlives_a_run(part.storage)
+
+
+def _sum(softmax: Step, scores: TensorDesc, parts: tuple[Operand, ...]) -> tuple[Step, Operand]:
+    """The sum of two constants that are added to scores; it runs once."""
+    one, two = parts
+    whole = Operand(Storage(scores.total_tensor_size_in_bytes), TensorDesc(scores.data_type, scores.sizes))
+    desc = ops.ElementWiseAdd(a_tensor=one.tensor, b_tensor=two.tensor, output_tensor=whole.tensor)
+    storages = {"a_tensor": one.storage, "b_tensor": two.storage, "output_tensor": whole.storage}
+    return Step.of(softmax.origin, desc, storages), whole
 
 
 def _product_of(graph: StepGraph, scores: Operand) -> tuple[Step, float] | None:

@@ -30,17 +30,19 @@ def avoid_layout_copies(graph: StepGraph) -> None:
 def _write_through(graph: StepGraph, copy: Step) -> None:
     windows = windows_of(copy)
     writer = graph.writer(copy.inputs[0]) if windows else None
-    if not windows or len(windows) > 1 or writer is None or not _takes_strides(writer):
+    if not windows or len(windows) > 1 or writer is None or not takes_strides(writer):
         return
     if graph.only_reader(writer.outputs[0]) is not copy or any(map(graph.outlives_a_run, writer.read())):
         return
     target, written = copy.desc.output_slots()[0].tensor, writer.desc.output_slots()[0].tensor
     assert target is not None and written is not None, "both write something"
-    output = _moved(written, windows[0].tensor, target)
+    output = moved(written, windows[0].tensor, target)
     if output is not None:
         outputs = (copy.outputs[0], *writer.outputs[1:])
-        moved = dataclasses.replace(writer, desc=writer.desc.replace(output_tensor=output), outputs=outputs)
-        graph.replace((writer, copy), moved)
+        graph.replace(
+            (writer, copy),
+            dataclasses.replace(writer, desc=writer.desc.replace(output_tensor=output), outputs=outputs),
+        )
 
 
 def _read_through(graph: StepGraph, copy: Step) -> None:
@@ -78,12 +80,12 @@ def _is_avoided(graph: StepGraph, output: Storage, copied: TensorDesc, window: W
 
 def _reading(reader: Step, output: Storage, part: Storage, copied: TensorDesc, window: TensorDesc) -> Step | None:
     """A reader of a copy as one of its source; None where it cannot be one."""
-    if not _takes_strides(reader):
+    if not takes_strides(reader):
         return None
     fields: dict[str, Any] = {}
     for slot, storage in zip(reader.desc.input_slots(), reader.inputs, strict=True):
         if storage is output and slot.tensor is not None:
-            tensor = _moved(slot.tensor, copied, window)
+            tensor = moved(slot.tensor, copied, window)
             if tensor is None:
                 return None
             name = slot.field.name
@@ -94,12 +96,13 @@ def _reading(reader: Step, output: Storage, part: Storage, copied: TensorDesc, w
     return dataclasses.replace(reader, desc=reader.desc.replace(**fields), inputs=inputs)
 
 
-def _takes_strides(step: Step) -> bool:
+def takes_strides(step: Step) -> bool:
+    """Whether a step's tensors may lie otherwise, without a loss where neighbours stay neighbours."""
     traits = step.desc.traits
     return (traits.pointwise or traits.strided) and not step.runs_once
 
 
-def _moved(view: TensorDesc, before: TensorDesc, after: TensorDesc) -> TensorDesc | None:
+def moved(view: TensorDesc, before: TensorDesc, after: TensorDesc) -> TensorDesc | None:
     """A view of a tensor that has moved; None where strides cannot say it, or rows are no rows any more.
 
     Args:

@@ -4,6 +4,8 @@
 //
 // With a GATE there are twice as many columns of weights as of Y, and Y is the gate of column n times column n + p.columns.
 //
+// Variant NORMALIZED: a is what include/normalized_row.glsl makes of A; the workgroups of the first columns write the sum.
+//
 // Bindings: A; B, weights as block_pack.comp lays them out; C, Y; see include/gemm.glsl.
 // Constants: the format's. LOCAL_SIZE_X invocations; LANES (32), how many of them share four columns and take turns at their chunks, of
 // which LANES_NEAR (32, both powers of two, the latter no more than a subgroup) are neighbours; STAGED, the chunks of a row of A. VECTOR_Y,
@@ -43,6 +45,10 @@ shared uvec4 digits[STAGED * DIGITS * 2];
 shared float steps[STAGED];
 shared float totals[OFFSET != OFFSET_NONE ? STAGED * PARTS : 1];
 shared vec4 span_sums[LANES > LANES_NEAR ? HALVES * SPANS : 1];
+#ifdef NORMALIZED
+const uint NORMALIZED_ROWS = 1;
+#include "normalized_row.glsl"
+#endif
 
 vec4 sums[HALVES];
 
@@ -77,10 +83,8 @@ uint digit_of(uvec4 four, uint digit) {
 }
 
 // Puts eight numbers into shared memory. Four neighbouring invocations have a chunk.
-void stage_eight(uint eight, uvec4 words[EIGHT_WORDS]) {
+void stage_eight(uint eight, float values[8]) {
     const uint chunk = eight / GROUPS_OF_EIGHT, g = eight % GROUPS_OF_EIGHT;
-    float values[8];
-    numbers_of_eight(words, values);
     float most = abs(values[0]), total = values[0];
     [[unroll]] for (uint e = 1; e < 8; ++e) most = max(most, abs(values[e])), total += values[e];
     most = max(most, subgroupShuffleXor(most, 1));
@@ -119,15 +123,31 @@ uint word_of_codes(Chunk chunk, uint g, uint second) {
     return (pair_of(chunk, g, second) | pair_of(chunk, g, second + 2) << 8) << (8 - BITS) ^ 0x80808080u;
 }
 
+#ifdef NORMALIZED
+// Puts a row, not divided yet, into shared memory, and writes the sum where it `writes`.
+void stage_row(uint row, bool writes) {
+    const uint eights = p.chunks * GROUPS_OF_EIGHT;
+    float squares = 0.0;
+    for (uint eight = workgroup_invocation(); eight < eights; eight += LOCAL_SIZE_X) {
+        float values[8] = float[8](0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0); // past the end
+        if (eight * 8 < p.depth) eight_of_row(row, eight * 8, writes, squares, values);
+        stage_eight(eight, values);
+    }
+    keep_squares(0, squares, LANES_NEAR);
+}
+#else
 // Puts a row into shared memory. (A loop that has several loads of A on their way took longer on an H100: it needs more registers.)
 void stage_row(uint row) {
     const uint eights = p.chunks * GROUPS_OF_EIGHT;
     for (uint eight = workgroup_invocation(); eight < eights; eight += LOCAL_SIZE_X) {
         uvec4 words[EIGHT_WORDS];
         load_eight(row, eight, words);
-        stage_eight(eight, words);
+        float values[8];
+        numbers_of_eight(words, values);
+        stage_eight(eight, values);
     }
 }
+#endif
 
 // Adds the products of a chunk of four columns to a sum.
 void multiply_chunk(uint to, uint chunk, Chunk codes[4], Terms terms[PARTS]) {
@@ -180,7 +200,11 @@ void main() {
     }
     uint chunk = far * LANES_NEAR + near;
     FETCH(min(chunk, p.chunks - 1))
+#ifdef NORMALIZED
+    stage_row(row, group == 0);
+#else
     stage_row(row);
+#endif
     barrier();
     while (chunk < p.chunks) {
         [[unroll]] for (uint h = 0; h < HALVES; ++h) multiply_chunk(h, chunk, codes[h], terms[h]);
@@ -199,6 +223,10 @@ void main() {
             for (uint i = 1; i < LANES / LANES_NEAR; ++i) sums[h] += span_sums[h * SPANS + i * TEAMS + team];
     }
     if (first_quad + team >= quads || near > 0) return;
+#ifdef NORMALIZED
+    const float factor = row_factor(0);
+    [[unroll]] for (uint h = 0; h < HALVES; ++h) sums[h] *= factor;
+#endif
     if (GATE != GATE_NONE) store_gated(0, 0, row, quad * 4, sums[0], sums[HALVES - 1]);
     else store_quad(0, 0, row, quad * 4, sums[0]);
 }

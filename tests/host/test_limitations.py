@@ -22,7 +22,7 @@ from dmlvk.spec.block_formats import BlockFormat
 from dmlvk.spec.enums import InterpolationMode, PaddingMode, ReduceFunction, TensorDataType
 from dmlvk.spec.errors import UnsupportedError
 from dmlvk.spec.gate import Gate
-from dmlvk.spec.ops.block_quantized import BlockQuantizedGemm
+from dmlvk.spec.ops.block_quantized import BlockQuantizedGemm, NormalizedBlockGemm
 from dmlvk.spec.ops.cached_attention import CachedAttention
 from dmlvk.spec.ops.convolution import ConvolutionAdd
 from dmlvk.spec.ops.matmul import GemmAdd, GemmGate
@@ -171,6 +171,15 @@ MET: list[tuple[Limitation, OperatorDesc]] = [
             **tensors("FLOAT16", input=(1, 2**27), output=(1, 1)),
             weight_tensor=TensorDesc(TensorDataType.UINT8, (1, BlockFormat.Q4_0.row_bytes(2**27))),
             format=BlockFormat.Q4_0,
+        ),
+    ),
+    (
+        LOOP_ROUNDS,
+        NormalizedBlockGemm(
+            **tensors("FLOAT16", input=(1, 2**27), norm_scale=(2**27,), output=(1, 1)),
+            weight_tensor=TensorDesc(TensorDataType.UINT8, (1, BlockFormat.Q4_0.row_bytes(2**27))),
+            format=BlockFormat.Q4_0,
+            epsilon=0.0,
         ),
     ),
     (LOOP_ROUNDS, ops.Gemm(**tensors("FLOAT32", a=(64, 2**20), b=(2**20, 64), output=(64, 64)))),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -16,9 +17,10 @@ from dmlvk.spec import ops
 from dmlvk.spec.block_formats import BlockFormat
 from dmlvk.spec.enums import MatrixTransform, TensorDataType, TensorFlags
 from dmlvk.spec.gate import Gate
-from dmlvk.spec.ops.block_quantized import BlockQuantizedGemm
+from dmlvk.spec.ops.block_quantized import BlockQuantizedGemm, NormalizedBlockGemm
 from dmlvk.spec.ops.chain import PointwiseChain
 from dmlvk.spec.ops.matmul import GemmGate
+from dmlvk.spec.ops.root_mean_square import RootMeanSquare
 from dmlvk.spec.ops.rotary import RotaryEmbedding
 from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.tensor import TensorDesc
@@ -107,6 +109,90 @@ def test_a_product_gets_a_gate_of_eight_columns_and_up_to_128_mib(rows: int, col
     ]
     found = [item for item in _after("gate", steps, [result]) if isinstance(item, GemmGate)]
     assert [item.output_tensor for item in found] == [y] * gates
+
+
+class _Layer(NamedTuple):
+    """A norm whose sum is read, too, and a product of what it makes.
+
+    Attributes:
+        steps: The norm, the product, and a reader of the sum behind them.
+        outputs: The output of the product, and that of the reader.
+        total: The sum.
+    """
+
+    steps: list[Step]
+    outputs: list[Storage]
+    total: Storage
+
+
+def _layer(product: OperatorDesc, rows: int, depth: int, sizes: tuple[int, ...] = ()) -> _Layer:
+    """Of FLOAT32, as a product of FLOAT16 is normalized from; the norm's tensors have other sizes where they are given."""
+    wide, half = (TensorDesc(data_type, sizes or (rows, depth)) for data_type in (F32, F16))
+    norm = RootMeanSquare(
+        input_tensor=wide,
+        addend_tensor=half,
+        scale_tensor=TensorDesc(F32, (depth,)),
+        output_tensor=half,
+        sum_tensor=wide,
+        epsilon=1e-5,
+    )
+    storages = {
+        name: _storage(getattr(norm, name)) for name in ("input_tensor", "addend_tensor", "output_tensor", "sum_tensor")
+    }
+    scale = Storage(4 * depth, np.ones(depth, np.float32))
+    y, end = product.tensor("output_tensor"), _storage(wide)
+    result = _storage(y)
+    known: dict[str, Storage | None] = {"input_tensor": storages["output_tensor"], "a_tensor": storages["output_tensor"]}
+    own = {
+        spec.name: known.get(spec.name)
+        for spec in product.fields
+        if spec.kind.is_input and getattr(product, spec.name, None)
+    }
+    for name in own:
+        if own[name] is None:
+            tensor = product.tensor(name)
+            own[name] = Storage(tensor.total_tensor_size_in_bytes, np.broadcast_to(np.zeros((), np.uint8), tensor.sizes))
+    steps = [
+        Step.of("", norm, {**storages, "scale_tensor": scale}),
+        Step.of("", product, {**own, "output_tensor": result}),
+        Step("", ops.ActivationRelu(input_tensor=wide, output_tensor=wide), (storages["sum_tensor"],), (end,)),
+    ]
+    return _Layer(steps, [result, end], storages["sum_tensor"])
+
+
+def _blocks(rows: int, **fields: Any) -> OperatorDesc:
+    weights = TensorDesc(TensorDataType.UINT8, (64, BlockFormat.Q8_0.row_bytes(32)), flags=TensorFlags.OWNED_BY_DML)
+    tensors = {"input_tensor": TensorDesc(F16, (rows, 32)), "output_tensor": TensorDesc(F16, (rows, 64))}
+    return BlockQuantizedGemm(**tensors, weight_tensor=weights, format=BlockFormat.Q8_0, **fields)
+
+
+def _normalized(layer: _Layer) -> list[OperatorDesc]:
+    found = _after("normalized_products", layer.steps, layer.outputs)
+    return [desc for desc in found if isinstance(desc, NormalizedBlockGemm)]
+
+
+def test_a_product_normalizes_up_to_31_rows_itself() -> None:
+    (found,) = _normalized(_layer(_blocks(31), 31, 32))
+    found.validate()
+    assert not _normalized(_layer(_blocks(32), 32, 32))
+
+
+def test_a_product_normalizes_rows_that_it_sees_under_other_sizes() -> None:
+    (found,) = _normalized(_layer(_blocks(6), 6, 32, (2, 3, 32)))
+    assert found.tensor("sum_tensor").sizes == (6, 32)
+    assert not _normalized(_layer(_blocks(6), 6, 16, (2, 6, 16))), "a mean of other elements"
+
+
+def test_a_product_to_which_something_is_added_does_not_normalize() -> None:
+    assert not _normalized(_layer(_blocks(1, addend_tensor=TensorDesc(F16, (1, 64))), 1, 32))
+
+
+def test_a_product_normalizes_what_nothing_else_reads_before_it() -> None:
+    layer = _layer(_blocks(1), 1, 32)
+    norm, product, reader = layer.steps
+    assert _normalized(layer)
+    assert not _normalized(layer._replace(steps=[norm, reader, product])), "the sum would come too late"
+    assert not _normalized(layer._replace(outputs=[*layer.outputs, norm.outputs[0]])), "the caller reads what is normalized"
 
 
 SLOPE = math.sqrt(8 / math.pi)

@@ -26,7 +26,7 @@ from dmlvk.graph.passes.normalization import (
     recognise_layer_normalization,
     recognise_root_mean_square,
 )
-from dmlvk.graph.passes.products import join_products
+from dmlvk.graph.passes.products import fuse_normalizations, join_products
 from dmlvk.graph.passes.rotary import recognise_rotary
 from dmlvk.graph.passes.softmax import recognise_softmax_or_zero
 from dmlvk.graph.passes.tensors import join_tensors
@@ -72,6 +72,7 @@ PASSES: Final = (
     Pass("residual", "a read and a write of a product's output", fuse_residuals),
     Pass("activation", "a read and a write of the tensor", fuse_activations),
     Pass("channels_last", "a copy of what each FLOAT16 convolution reads", lay_channels_last),
+    Pass("normalized_products", "the launch of a normalization before a product of a few rows", fuse_normalizations),
     Pass("constants", "what would be the same in every run", run_constants_once),
     Pass("chain", "what lies between pointwise operators: a write and a read of each", merge_chains),
     Pass("tensors", "the launches of one chain for several tensors but one, as in an optimiser's step", join_tensors),

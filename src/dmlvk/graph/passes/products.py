@@ -12,9 +12,11 @@ from dmlvk.graph.passes.copies import PLACE_ALIGNMENT, windows_of
 from dmlvk.graph.passes.match import operand, row_of_c
 from dmlvk.graph.step import Step, Storage
 from dmlvk.graph.step_graph import StepGraph
+from dmlvk.graph.views import View
 from dmlvk.spec import ops
 from dmlvk.spec.enums import MatrixTransform
-from dmlvk.spec.ops.block_quantized import BlockQuantizedGemm
+from dmlvk.spec.ops.block_quantized import BlockQuantizedGemm, NormalizedBlockGemm
+from dmlvk.spec.ops.root_mean_square import RootMeanSquare
 from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.tensor import TensorDesc, element_bits
 
@@ -50,6 +52,62 @@ def join_products(graph: StepGraph) -> None:
             waiting = [other for other in others if other not in alike]
             if len(alike) > 1:
                 graph.replace(alike, *joined(graph, alike), early=True)  # so that all readers come later
+
+
+_MOST_NORMALIZED: Final = 31
+"""The most rows that are normalized by the product that reads them: of more, tiles have parts of rows."""
+_NORM_FIELDS: Final = {
+    "input_tensor": "input_tensor",
+    "norm_addend_tensor": "addend_tensor",
+    "norm_scale_tensor": "scale_tensor",
+    "sum_tensor": "sum_tensor",
+}
+"""The fields of a product with a normalization, and those of the normalization."""
+
+
+def fuse_normalizations(graph: StepGraph) -> None:
+    """A normalization by the root mean square of a few rows, which only a product with weights in blocks reads, becomes a
+    part of that."""
+    place = {step: index for index, step in enumerate(graph.steps)}
+    for step in graph.steps:
+        if not isinstance(step.desc, BlockQuantizedGemm) or step.desc.addend_tensor is not None:
+            continue
+        norm = graph.writer(step.inputs[0])
+        if norm is None or not isinstance(norm.desc, RootMeanSquare):
+            continue
+        total = norm.storage("sum_tensor")
+        is_early = total is not None and any(place[reader] < place[step] for reader in graph.readers(total))
+        if is_early or graph.only_reader(norm.outputs[0]) is not step:
+            continue
+        desc = _normalized(norm.desc, step.desc)
+        if desc is not None:
+            storages = {
+                name: step.storage(name) for name in step.storages() if name not in ("input_tensor", "addend_tensor")
+            }
+            storages |= {name: norm.storage(own) for name, own in _NORM_FIELDS.items()}
+            fused = Step.of(step.origin, desc, storages)
+            graph.replace((norm, step), fused)
+            place[fused] = place[step]
+
+
+def _normalized(norm: RootMeanSquare, product: BlockQuantizedGemm) -> NormalizedBlockGemm | None:
+    """The product with the normalization of what it is of; None where there is none."""
+    rows = product.tensor("input_tensor")
+    parts = (norm.input_tensor, norm.addend_tensor, norm.output_tensor, norm.sum_tensor, rows)
+    if norm.scale_tensor is None or rows.sizes[0] > _MOST_NORMALIZED:
+        return None
+    if norm.tensor("output_tensor").sizes[-1] != rows.sizes[1] or not all(map(_is_packed, parts)):
+        return None
+    own = ("weight_tensor", "scales_tensor", "zero_points_tensor", "bias_tensor", "output_tensor")
+    fields = {name: getattr(product, name) for name in (*own, "format", "block_size", "gate")}
+    for name in ("input_tensor", "norm_addend_tensor", "sum_tensor"):
+        tensor: TensorDesc | None = getattr(norm, _NORM_FIELDS[name])
+        fields[name] = tensor and TensorDesc(tensor.data_type, rows.sizes)
+    return NormalizedBlockGemm(**fields, norm_scale_tensor=norm.scale_tensor, epsilon=norm.epsilon)
+
+
+def _is_packed(tensor: TensorDesc | None) -> bool:
+    return tensor is None or View(tensor.sizes, tensor.effective_strides).is_packed
 
 
 def _is_joinable(graph: StepGraph, step: Step) -> bool:

@@ -12,8 +12,10 @@ from dmlvk.kernels.block_quantized.rules import (
     BLOCK_GATHER,
     BLOCK_GEMM,
     MOST_ROWS,
+    NORMALIZED_BLOCK_GEMM,
     BlockGatherProblem,
     BlockProblem,
+    NormalizedProblem,
     dot_shape,
     matrix_parts,
 )
@@ -25,12 +27,21 @@ from dmlvk.kernels.common.gate import gate_launches
 from dmlvk.kernels.common.limitation import LOOP_ROUNDS
 from dmlvk.kernels.common.plan import Launch, Plan, Range, Source, aligned, input_range, output_range
 from dmlvk.kernels.common.registry import register, subgroup_features
+from dmlvk.kernels.common.rule import choose
 from dmlvk.kernels.common.shapes import WORD_BITS, check_rounds, linear_grid, most_invocations, part_starts, power_of_two
 from dmlvk.kernels.matmul.lowering import Product, factor_access, output_quads, parts_and_merge, product_dispatch, split_sum
 from dmlvk.kernels.matmul.tiles import CPU_TILES, TiledProduct, fastest_tiles, whole_rounds
+from dmlvk.kernels.root_mean_square.lowering import (
+    NormSlots,
+    are_norm_rows_packed,
+    norm_apart,
+    norm_buffers,
+    norm_constants,
+    norm_row_bytes,
+)
 from dmlvk.spec.block_formats import BlockLayout, OffsetKind
 from dmlvk.spec.enums import TensorDataType
-from dmlvk.spec.ops.block_quantized import BlockQuantizedGather, BlockQuantizedGemm, layout_of
+from dmlvk.spec.ops.block_quantized import BlockQuantizedGather, BlockQuantizedGemm, NormalizedBlockGemm, layout_of
 from dmlvk.spec.tensor import TensorDesc, element_bits
 
 _BIAS, _ADDEND = 4, 5
@@ -236,22 +247,35 @@ def _vector(desc: BlockQuantizedGemm, problem: BlockProblem, caps: Capabilities)
     return _in_parts(desc, caps, multiply, gates=not caps.is_cpu)
 
 
+class _Dot(NamedTuple):
+    """A dispatch by dot products: its constants and its grid."""
+
+    constants: dict[str, int]
+    grid: tuple[int, int, int]
+
+
+def _by_dot(
+    desc: BlockQuantizedGemm, problem: BlockProblem, product: Product, weights: PackedWeights, caps: Capabilities
+) -> _Dot:
+    quads, gated = -(-product.columns // 4), weights.columns != product.columns
+    shape = dot_shape(problem, product.rows, quads * (1 + gated), caps)
+    check_rounds(-(-weights.chunks // shape.lanes), caps, desc.dml_name)
+    constants = {
+        "LOCAL_SIZE_X": shape.local,
+        **weights.constants,
+        **({"GATE": desc.gate} if gated else {}),
+        "LANES": shape.lanes,
+        "LANES_NEAR": min(shape.lanes, caps.least_subgroup),
+        "STAGED": weights.chunks,
+        "VECTOR_Y": int(output_quads(product)),
+    }
+    return _Dot(constants, linear_grid(product.rows * -(-quads // (shape.local // shape.lanes)), caps))
+
+
 def _dot(desc: BlockQuantizedGemm, problem: BlockProblem, caps: Capabilities) -> Plan:
     def multiply(product: Product, weights: PackedWeights, taken: int) -> Plan:
-        quads, gated = -(-product.columns // 4), weights.columns != product.columns
-        shape = dot_shape(problem, product.rows, quads * (1 + gated), caps)
-        check_rounds(-(-weights.chunks // shape.lanes), caps, desc.dml_name)
-        constants = {
-            "LOCAL_SIZE_X": shape.local,
-            **weights.constants,
-            **({"GATE": desc.gate} if gated else {}),
-            "LANES": shape.lanes,
-            "LANES_NEAR": min(shape.lanes, caps.least_subgroup),
-            "STAGED": weights.chunks,
-            "VECTOR_Y": int(output_quads(product)),
-        }
-        grid = linear_grid(product.rows * -(-quads // (shape.local // shape.lanes)), caps)
-        return Plan((product_dispatch("block_dot", product, constants, grid, {"DOT": 1}, 0, **weights.params),))
+        constants, grid = _by_dot(desc, problem, product, weights, caps)
+        return Plan((product_dispatch("block_dot", product, constants, grid, {"DOT": 1}, **weights.params),))
 
     return _in_parts(desc, caps, multiply, gates=not caps.is_cpu)
 
@@ -310,14 +334,74 @@ def _tiled(desc: BlockQuantizedGemm, problem: BlockProblem, caps: Capabilities) 
     return _in_parts(desc, caps, multiply)
 
 
+_SCHEDULES = {"dot": _dot, "vector": _vector, "cooperative": _cooperative, "tiled": _tiled}
+
 register(
     BlockQuantizedGemm,
     problem=_problem,
     rules=BLOCK_GEMM,
-    schedules={"dot": _dot, "vector": _vector, "cooperative": _cooperative, "tiled": _tiled},
+    schedules=_SCHEDULES,
     limitations=(LOOP_ROUNDS,),
     features=subgroup_features,
     any_size=frozenset({"input_tensor", *_WEIGHTS, "addend_tensor", "output_tensor"}),
+)
+
+
+def _normalized_problem(desc: NormalizedBlockGemm) -> NormalizedProblem:
+    of_weights = (desc.weight_tensor, desc.scales_tensor, desc.zero_points_tensor)
+    largest = max(tensor.total_tensor_size_in_bytes for tensor in of_weights if tensor is not None)
+    return NormalizedProblem(
+        product=_problem(desc.product),
+        quads=-(-desc.tensor("output_tensor").sizes[1] // 4),
+        halves=2 if desc.gate else 1,
+        packed=are_norm_rows_packed(desc.normalization),
+        row_bytes=norm_row_bytes(desc.normalization),
+        bound=max(PackedWeights.of(desc).nbytes, largest),
+    )
+
+
+_NORM_SLOTS = NormSlots(addend=5, scale=6)
+
+
+def _joined(desc: NormalizedBlockGemm, problem: NormalizedProblem, caps: Capabilities) -> Plan:
+    inner, norm, y = desc.product, desc.normalization, desc.tensor("output_tensor")
+
+    def build(parts: Sequence[PackedPart], taken: int) -> Plan:
+        (part,) = parts
+        rows, columns = (_Span(0, size, all=True) for size in y.sizes)
+        product = _product(inner, part.home, rows, columns, output_range(), y)
+        constants, grid = _by_dot(inner, problem.product, product, part.weights, caps)
+        dispatch = product_dispatch(
+            "block_dot_normalized",
+            product,
+            {**constants, **norm_constants(norm)},
+            grid,
+            {"U": norm.tensor("input_tensor").data_type.name, "NORMALIZED": 1, "DOT": 1},
+            0,
+            norm_buffers(norm, _NORM_SLOTS),
+            **part.weights.params,
+            epsilon=desc.epsilon,
+            zero=0,
+        )
+        return Plan((dispatch,), taken)
+
+    return with_packed(desc, caps, build)
+
+
+def _apart(desc: NormalizedBlockGemm, problem: NormalizedProblem, caps: Capabilities) -> Plan:
+    rule = choose(BLOCK_GEMM, problem.product, caps)
+    product = _SCHEDULES[rule.name](desc.product, problem.product, caps)
+    return norm_apart(desc.normalization, product, _NORM_SLOTS, caps, desc.dml_name)
+
+
+register(
+    NormalizedBlockGemm,
+    problem=_normalized_problem,
+    rules=NORMALIZED_BLOCK_GEMM,
+    schedules={"joined": _joined, "apart": _apart},
+    limitations=(LOOP_ROUNDS,),
+    features=subgroup_features,
+    any_size=_WEIGHTS,
 )
 
 

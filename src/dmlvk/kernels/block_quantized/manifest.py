@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from dmlvk.kernels.common.kernel import KernelSpec
 from dmlvk.kernels.common.terms import COOPERATIVE_EXTENSIONS, COOPERATIVE_TILE, FLOATS, PRODUCT_TILE, SUBGROUP_SUMS
-from dmlvk.kernels.matmul.manifest import GEMM_BUFFERS, GEMM_PARAMS, GEMM_SHARED, SPLIT_PARAMS
+from dmlvk.kernels.matmul.manifest import (
+    GEMM_BUFFERS,
+    GEMM_PARAMS,
+    GEMM_SHARED,
+    NORMALIZED_BUFFERS,
+    NORMALIZED_CONSTANTS,
+    NORMALIZED_PARAMS,
+    NORMALIZED_SHARED,
+    NORMALIZED_VARIANTS,
+    SPLIT_PARAMS,
+)
 from dmlvk.spec.block_formats import CodeOrder, OffsetKind, ScaleKind
 from dmlvk.spec.gate import Gate
 
@@ -97,6 +107,30 @@ ROWS: tuple[KernelSpec, ...] = (
         variants=(("T", FLOATS), ("DOT", ("1",))),
         extensions=(*SUBGROUP_SUMS, "GL_EXT_integer_dot_product"),
         shared=(*_SHARED, *GEMM_SHARED, ("GATE", Gate)),
+    ),
+    KernelSpec(
+        "block_dot_normalized",
+        "block_dot.comp",
+        buffers=NORMALIZED_BUFFERS,
+        params=(*GEMM_PARAMS, *_PLANES, *NORMALIZED_PARAMS),
+        constants=(
+            ("LOCAL_SIZE_X", 128),
+            *_FORMAT,
+            *(
+                ("ACTIVATION", 0),
+                ("HAS_C", 1),
+                ("ADDEND", 0),
+                ("GATE", 0),
+                ("LANES", 32),
+                ("LANES_NEAR", 32),
+                ("STAGED", 1),
+                ("VECTOR_Y", 1),
+                *NORMALIZED_CONSTANTS,
+            ),
+        ),
+        variants=(*NORMALIZED_VARIANTS, ("DOT", ("1",))),
+        extensions=(*SUBGROUP_SUMS, "GL_EXT_integer_dot_product"),
+        shared=(*_SHARED, *GEMM_SHARED, ("GATE", Gate), *NORMALIZED_SHARED),
     ),
     KernelSpec(
         "block_cooperative",

@@ -12,15 +12,14 @@ from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Resource, Source, aligned, input_range
 from dmlvk.kernels.common.shapes import WORD_BITS, linear_grid, part_starts
 from dmlvk.spec.block_formats import BlockLayout, OffsetKind, ScaleKind
-from dmlvk.spec.ops.block_quantized import BlockQuantizedGather, BlockQuantizedGemm, layout_of
+from dmlvk.spec.ops.block_quantized import WithBlocks, layout_of
 from dmlvk.spec.tensor import TensorDesc, element_bits
 
-Desc = BlockQuantizedGather | BlockQuantizedGemm
 Build = Callable[["Sequence[PackedPart]", int], Plan]
 
 _WORD = WORD_BITS // 8
 _WEIGHT, _SCALES, _ZERO_POINTS = range(1, 4)
-"""The slots, which are the same in both rows: so they share what initialisation leaves."""
+"""The slots, which are the same in all rows: so they share what initialisation leaves."""
 _STEP = 64
 """Columns of which a part has a multiple: then all that is of a part starts on whole words."""
 _SCALE_BYTES = {ScaleKind.FLOAT32: 4, ScaleKind.FLOAT16: 2, ScaleKind.BFLOAT16: 2, ScaleKind.SIXES: 1, ScaleKind.BYTES: 1}
@@ -40,7 +39,7 @@ class PackedWeights(NamedTuple):
     depth: int
 
     @staticmethod
-    def of(desc: Desc) -> PackedWeights:
+    def of(desc: WithBlocks) -> PackedWeights:
         """Those of an operator."""
         return PackedWeights(layout_of(desc), desc.tensor("weight_tensor").sizes[0], desc.depth)
 
@@ -106,7 +105,7 @@ class PackedPart(NamedTuple):
     home: Range
 
 
-def with_packed(desc: Desc, caps: Capabilities, build: Build) -> Plan:
+def with_packed(desc: WithBlocks, caps: Capabilities, build: Build) -> Plan:
     """The plan of a product or a gather, and before it the packing: at initialisation where the tensors are OWNED_BY_DML.
 
     Args:
@@ -130,7 +129,7 @@ def with_packed(desc: Desc, caps: Capabilities, build: Build) -> Plan:
     return Plan((*packing, *plan.dispatches), max(plan.temporary_bytes, taken))
 
 
-def _tensors(desc: Desc) -> dict[int, TensorDesc]:
+def _tensors(desc: WithBlocks) -> dict[int, TensorDesc]:
     """The tensors that weights come in, by slot."""
     slots = desc.input_slots()
     found = {slot: slots[slot].tensor for slot in (_WEIGHT, _SCALES, _ZERO_POINTS)}
@@ -151,7 +150,7 @@ def _starts(weights: PackedWeights, tensors: dict[int, TensorDesc], caps: Capabi
     return part_starts(weights.columns, max(most // max(packed, raw), 1) * _STEP)
 
 
-def _packing(desc: Desc, part: PackedPart, caps: Capabilities) -> Dispatch:
+def _packing(desc: WithBlocks, part: PackedPart, caps: Capabilities) -> Dispatch:
     weights, points, tensors = part.weights, desc.zero_points_tensor, _tensors(desc)
     columns = desc.tensor("weight_tensor").sizes[0]
     own = weights.layout

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -149,16 +149,18 @@ def product_dispatch(
     product: Product,
     constants: Mapping[str, int],
     grid: tuple[int, int, int],
-    variant: Mapping[str, int] | None = None,
+    variant: Mapping[str, int | str] | None = None,
     subgroup_size: int = 0,
+    more: Sequence[Range] = (),
     /,
-    **params: int,
+    **params: float,
 ) -> Dispatch:
+    """A dispatch of a product's kernel, whose further buffers are ``more``."""
     addend = Addend.NONE if product.addend is None else Addend.LAST
     constants = {"ADDEND": addend, **constants, "ACTIVATION": product.activation.id, "HAS_C": int(product.has_c)}
     return make_dispatch(
         kernel,
-        (product.a, product.b, product.c, product.a if product.addend is None else product.addend, product.y),
+        (product.a, product.b, product.c, product.a if product.addend is None else product.addend, product.y, *more),
         grid,
         subgroup_size,
         variant={"T": product.data_type.name, **(variant or {})},

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
+from typing import NamedTuple
 
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.limitation import LOOP_ROUNDS
-from dmlvk.kernels.common.plan import Plan, input_range, output_range
+from dmlvk.kernels.common.parts import chosen_plan, placed
+from dmlvk.kernels.common.plan import Plan, Range, Source, aligned, input_range, output_range
 from dmlvk.kernels.common.registry import register, subgroup_features
 from dmlvk.kernels.common.shapes import check_rounds, linear_grid, most_invocations
 from dmlvk.kernels.root_mean_square.manifest import AddendType
 from dmlvk.kernels.root_mean_square.rules import ROOT_MEAN_SQUARE, RootMeanSquareProblem
 from dmlvk.spec.ops.root_mean_square import RootMeanSquare
-from dmlvk.spec.tensor import TensorDesc
+from dmlvk.spec.tensor import TensorDesc, element_bits, packed_strides
 
 _X, _ADDEND, _SCALE = map(input_range, range(3))
 _Y, _SUM = map(output_range, range(2))
@@ -31,6 +34,58 @@ def _strides(tensor: TensorDesc | None) -> tuple[int, ...]:
         return (0,) * 4
     own = (0 if size == 1 else step for size, step in zip(tensor.sizes, tensor.effective_strides, strict=True))
     return (0,) * (4 - tensor.dimension_count) + tuple(own)
+
+
+def norm_row_bytes(desc: RootMeanSquare) -> int:
+    """The bytes that make an element of a row."""
+    tensors = (desc.input_tensor, desc.addend_tensor, desc.scale_tensor)
+    return sum(element_bits(tensor.data_type) // 8 for tensor in tensors if tensor is not None)
+
+
+def are_norm_rows_packed(desc: RootMeanSquare) -> bool:
+    """Whether what a product with a normalization reads and writes of rows is packed."""
+    tensors = (desc.input_tensor, desc.addend_tensor, desc.scale_tensor, desc.sum_tensor)
+    return all(tensor is None or tensor.effective_strides == packed_strides(tensor.sizes) for tensor in tensors)
+
+
+class NormSlots(NamedTuple):
+    """The slots of a product's inputs that a normalization reads beside the first, and of its output that this writes."""
+
+    addend: int
+    scale: int
+    sum: int = 1
+
+
+def norm_buffers(desc: RootMeanSquare, slots: NormSlots) -> tuple[Range, ...]:
+    """The buffers of ``glsl/include/normalized_row.glsl`` behind those of a product: what is absent is bound to another."""
+    return (
+        input_range(0 if desc.addend_tensor is None else slots.addend),
+        input_range(slots.scale),
+        output_range(0 if desc.sum_tensor is None else slots.sum),
+    )
+
+
+def norm_constants(desc: RootMeanSquare) -> dict[str, int]:
+    """The constants of the same."""
+    return {"NORM_ADDEND_TYPE": _addend_type(desc), "HAS_SUM": int(desc.sum_tensor is not None)}
+
+
+def norm_apart(norm: RootMeanSquare, product: Plan, slots: NormSlots, caps: Capabilities, whole: str) -> Plan:
+    """The plan of a normalization and of a product of what it makes, temporary memory behind that of the product."""
+    rows = norm.tensor("output_tensor")
+    home = Range(Source.TEMPORARY, 0, aligned(product.temporary_bytes), rows.total_tensor_size_in_bytes)
+    end = home.offset + aligned(home.nbytes)
+    first = chosen_plan(norm, caps, whole)
+    inputs = (input_range(0), input_range(slots.addend), input_range(slots.scale))
+    launches = placed(first, inputs=inputs, outputs=(home, output_range(slots.sum)), temporary=end)
+
+    def moved(part: Range) -> Range:
+        if (part.source, part.slot) != (Source.INPUT, 0):
+            return part
+        return home._replace(offset=home.offset + part.offset, nbytes=part.nbytes or home.nbytes)
+
+    second = (dataclasses.replace(item, bindings=tuple(map(moved, item.bindings))) for item in product.dispatches)
+    return dataclasses.replace(product, dispatches=(*launches, *second), temporary_bytes=end + first.temporary_bytes)
 
 
 def _problem(desc: RootMeanSquare) -> RootMeanSquareProblem:

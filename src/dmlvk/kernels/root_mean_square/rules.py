@@ -32,6 +32,20 @@ _MOST_LANES = 512
 MOST_HELD = 8
 """Most groups that an invocation holds."""
 
+_CACHED = 2.0
+"""The speed of a read that finds what it reads in a cache of the device, beside a copy's."""
+_LATENCIES = 3
+"""Latencies of a normalization that no other work hides: of its loads, and of its barrier and what follows."""
+
+
+def joins_a_product(caps: Capabilities, workgroups: int, row_bytes: int) -> bool:
+    """Whether all workgroups of a product read their rows, and what is added to them and multiplied with them, in less time
+    than a normalization before it takes."""
+    model = caps.model
+    read = workgroups * row_bytes / (_CACHED * model.bytes_per_microsecond)
+    return read < model.dispatch_microseconds + _LATENCIES * model.latency_microseconds
+
+
 ROOT_MEAN_SQUARE = (
     Rule(
         "held",

@@ -7,9 +7,10 @@ from dmlvk.spec import schema as _s
 from dmlvk.spec.block_formats import BlockFormat, BlockLayout, OffsetKind, ScaleKind
 from dmlvk.spec.enums import TensorDataType as _T
 from dmlvk.spec.gate import Gate
+from dmlvk.spec.ops.root_mean_square import NORMALIZED_RULES, RootMeanSquare, normalization_of
 from dmlvk.spec.tensor import TensorDesc, packed_strides
 
-__all__ = ["BlockQuantizedGather", "BlockQuantizedGemm", "layout_of"]
+__all__ = ["BlockQuantizedGather", "BlockQuantizedGemm", "NormalizedBlockGemm", "layout_of"]
 
 _WEIGHT, _SCALES, _ZERO_POINTS, _OUTPUT = "weight_tensor", "scales_tensor", "zero_points_tensor", "output_tensor"
 _CODES = (_T.UINT8, _T.INT8)
@@ -18,7 +19,7 @@ _SCALE_KINDS = {_T.FLOAT16: ScaleKind.FLOAT16, _T.FLOAT32: ScaleKind.FLOAT32, _T
 _LEAST_BLOCK = 16
 
 
-def layout_of(desc: BlockQuantizedGemm | BlockQuantizedGather) -> BlockLayout:
+def layout_of(desc: WithBlocks) -> BlockLayout:
     """What the bytes of an operator's weights mean."""
     layout, scales, points = desc.format.layout, desc.scales_tensor, desc.zero_points_tensor
     if scales is None:
@@ -33,7 +34,7 @@ def layout_of(desc: BlockQuantizedGemm | BlockQuantizedGather) -> BlockLayout:
 @_c.constraint(
     "weights", "weights must be {rows, bytes} of UINT8, with as many bytes as the format has for a row; APART no fewer"
 )
-def _weights(desc: BlockQuantizedGemm | BlockQuantizedGather) -> _s.Violation | None:
+def _weights(desc: WithBlocks) -> _s.Violation | None:
     weights, format_ = desc.tensor(_WEIGHT), desc.format
     if format_.is_apart:
         least = -(-desc.depth * format_.layout.bits // 8)
@@ -44,7 +45,7 @@ def _weights(desc: BlockQuantizedGemm | BlockQuantizedGather) -> _s.Violation | 
 
 
 @_c.constraint("scales", "scales must be {rows, blocks} where the format is APART, of blocks of 16 or a larger power of two")
-def _scales(desc: BlockQuantizedGemm | BlockQuantizedGather) -> _s.Violation | None:
+def _scales(desc: WithBlocks) -> _s.Violation | None:
     scales, block = desc.scales_tensor, desc.block_size
     if not desc.format.is_apart:
         return None if scales is None and block == 0 else _s.Violation(_SCALES, scales, "none")
@@ -57,7 +58,7 @@ def _scales(desc: BlockQuantizedGemm | BlockQuantizedGather) -> _s.Violation | N
 @_c.constraint(
     "zero_points", "zero points must be packed as the weights are, rows of whole bytes, or of UINT8 be as the scales"
 )
-def _zero_points(desc: BlockQuantizedGemm | BlockQuantizedGather) -> _s.Violation | None:
+def _zero_points(desc: WithBlocks) -> _s.Violation | None:
     points, scales = desc.zero_points_tensor, desc.scales_tensor
     if points is None:
         return None
@@ -71,7 +72,7 @@ def _zero_points(desc: BlockQuantizedGemm | BlockQuantizedGather) -> _s.Violatio
 
 
 @_c.constraint("packed", "weights, scales and zero points must lie packed")
-def _packed(desc: BlockQuantizedGemm | BlockQuantizedGather) -> _s.Violation | None:
+def _packed(desc: WithBlocks) -> _s.Violation | None:
     for name in (_WEIGHT, _SCALES, _ZERO_POINTS):
         tensor: TensorDesc | None = getattr(desc, name)
         if tensor is not None and tensor.effective_strides != packed_strides(tensor.sizes):
@@ -157,6 +158,84 @@ class BlockQuantizedGemm(
         return ((self.tensor("input_tensor").sizes[0], columns // (1 if self.gate is Gate.NONE else 2)),)
 
 
+@_c.constraint(
+    "sizes",
+    "must be {rows, columns} for an input {rows, depth} and weights {columns, bytes}, or with a gate half as many columns, "
+    "of which there are a multiple of 8; a bias {columns of the weights}",
+)
+def _normalized_sizes(desc: NormalizedBlockGemm) -> _s.Violation | None:
+    return _product_sizes.check(desc.product)
+
+
+class NormalizedBlockGemm(
+    _s.OperatorDesc,
+    internal=True,
+    traits=_s.Traits(strided=True),
+    constraints=(
+        *NORMALIZED_RULES,
+        _c.same_data_type("bias_tensor", _OUTPUT),
+        _normalized_sizes,
+        *_RULES,
+    ),
+):
+    """A ``BlockQuantizedGemm`` of what a ``RootMeanSquare`` makes, in one operator: sum = input + norm_addend, and
+    y = x w^T + bias, or the gate of that, with x = norm_scale * sum / sqrt(mean(sum^2) + epsilon). A row of our own, which a
+    pass makes of the two.
+
+    The sum is rounded to its type first, as it is there. x is rounded to the output's type, or not at all.
+
+    input_tensor: {rows, depth}, and so are norm_addend_tensor, of the input's or the output's type, and sum_tensor.
+    norm_scale_tensor: {depth}.
+    The others are those of ``BlockQuantizedGemm``, in the same slots: both of them share what is repacked.
+    """
+
+    input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS, (2, 2))
+    weight_tensor: TensorDesc | None = _s.input_tensor(_CODES, (2, 2))
+    scales_tensor: TensorDesc | None = _s.input_tensor(_SCALE_TYPES, (2, 2), optional=True)
+    zero_points_tensor: TensorDesc | None = _s.input_tensor((*_CODES, *_SCALE_TYPES), (2, 2), optional=True)
+    bias_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS, (1, 1), optional=True)
+    norm_addend_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS, (2, 2), optional=True)
+    norm_scale_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS, (1, 1))
+    output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS, (2, 2))
+    sum_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS, (2, 2), optional=True)
+    epsilon: float = _s.floating()
+    format: BlockFormat = _s.enumeration(BlockFormat)
+    block_size: int = _s.uint(0)
+    gate: Gate = _s.enumeration(Gate, Gate.NONE)
+
+    @property
+    def depth(self) -> int:
+        """The terms of each sum."""
+        return self.tensor("input_tensor").sizes[1]
+
+    @property
+    def title(self) -> str:
+        """The title with the format: "NormalizedBlockGemm(Q4_K)"."""
+        return f"{super().title}({self.format.name})"
+
+    @property
+    def normalization(self) -> RootMeanSquare:
+        """The first part."""
+        return normalization_of(self, self.epsilon)
+
+    @property
+    def product(self) -> BlockQuantizedGemm:
+        """The second part."""
+        names = (_WEIGHT, _SCALES, _ZERO_POINTS, "bias_tensor", _OUTPUT, "format", "block_size", "gate")
+        return BlockQuantizedGemm(
+            input_tensor=self.normalization.output_tensor, **{name: getattr(self, name) for name in names}
+        )
+
+    def flops(self) -> int:
+        """Those of the product."""
+        return self.product.flops()
+
+    def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
+        """Those of the product, and of the sum."""
+        (rows, depth), columns = self.tensor("input_tensor").sizes, self.tensor(_WEIGHT).sizes[0]
+        return (rows, columns // (1 if self.gate is Gate.NONE else 2)), (rows, depth)
+
+
 @_c.constraint("sizes", "must be {indices, depth}")
 def _chosen_sizes(desc: BlockQuantizedGather) -> _s.Violation | None:
     wanted, found = desc.tensor("indices_tensor").sizes[0], desc.tensor(_OUTPUT).sizes
@@ -191,3 +270,7 @@ class BlockQuantizedGather(
     def title(self) -> str:
         """The title with the format: "BlockQuantizedGather(Q4_K)"."""
         return f"{super().title}({self.format.name})"
+
+
+WithBlocks = BlockQuantizedGemm | NormalizedBlockGemm | BlockQuantizedGather
+"""The rows with weights in blocks."""

@@ -7,6 +7,7 @@ from dmlvk.spec import schema as _s
 from dmlvk.spec.tensor import TensorDesc
 
 _INPUT, _ADDEND, _SCALE, _SUM = "input_tensor", "addend_tensor", "scale_tensor", "sum_tensor"
+_NORM_ADDEND, _NORM_SCALE = "norm_addend_tensor", "norm_scale_tensor"
 
 
 @_c.constraint("addend_type", "must have the type of input or output")
@@ -20,6 +21,41 @@ def _addend_type(desc: RootMeanSquare) -> _s.Violation | None:
 def _scale_sizes(desc: RootMeanSquare) -> _s.Violation | None:
     scale, wanted = desc.scale_tensor, desc.tensor(_INPUT).sizes[-1:]
     return None if scale is None or scale.sizes == wanted else _s.Violation(_SCALE, scale.sizes, wanted)
+
+
+@_c.constraint("norm_addend_type", "must have the type of input or output")
+def _norm_addend_type(desc: _s.OperatorDesc) -> _s.Violation | None:
+    allowed = desc.tensor(_INPUT).data_type, desc.tensor("output_tensor").data_type
+    addend: TensorDesc | None = getattr(desc, _NORM_ADDEND)
+    return None if addend is None or addend.data_type in allowed else _s.Violation(_NORM_ADDEND, addend.data_type, allowed)
+
+
+@_c.constraint("norm_scale_sizes", "must be a number for each element of a row")
+def _norm_scale_sizes(desc: _s.OperatorDesc) -> _s.Violation | None:
+    scale, wanted = desc.tensor(_NORM_SCALE).sizes, desc.tensor(_INPUT).sizes[-1:]
+    return None if scale == wanted else _s.Violation(_NORM_SCALE, scale, wanted)
+
+
+NORMALIZED_RULES = (
+    _c.same_data_type(_INPUT, _NORM_SCALE, _SUM),
+    _c.same_sizes(_INPUT, _NORM_ADDEND, _SUM),
+    _norm_addend_type,
+    _norm_scale_sizes,
+)
+"""The constraints of the tensors that a product has of the normalization before it."""
+
+
+def normalization_of(desc: _s.OperatorDesc, epsilon: float) -> RootMeanSquare:
+    """The normalization whose rows, packed and of the output's type, a product with one is of."""
+    x: TensorDesc = desc.tensor(_INPUT)
+    return RootMeanSquare(
+        input_tensor=x,
+        addend_tensor=getattr(desc, _NORM_ADDEND),
+        scale_tensor=desc.tensor(_NORM_SCALE),
+        output_tensor=TensorDesc(desc.tensor("output_tensor").data_type, x.sizes),
+        sum_tensor=getattr(desc, _SUM),
+        epsilon=epsilon,
+    )
 
 
 class RootMeanSquare(

@@ -7,7 +7,7 @@ import numpy as np
 from dmlvk.spec.block_formats import BlockFormat
 from dmlvk.spec.enums import TensorDataType as T
 from dmlvk.spec.gate import Gate
-from dmlvk.spec.ops.block_quantized import BlockQuantizedGather, BlockQuantizedGemm
+from dmlvk.spec.ops.block_quantized import BlockQuantizedGather, BlockQuantizedGemm, NormalizedBlockGemm
 from dmlvk.verify.cases.model import Array, Case, Domain, OperatorCases, Tolerance, any_bits, indices_around
 
 _WITH_MINIMUM = (BlockFormat.Q4_1, BlockFormat.Q5_1, BlockFormat.Q4_K, BlockFormat.Q5_K)
@@ -86,6 +86,35 @@ def _product(
     return Case(name, inputs, attributes, data_types=types, domains=domains, layouts=False, quick=quick)
 
 
+def _normalized(
+    name: str,
+    format_: BlockFormat,
+    rows: int,
+    depth: int,
+    columns: int,
+    *,
+    block: int = 0,
+    points: str = "",
+    gate: Gate = Gate.NONE,
+    output: T | None = None,
+    plain: bool = False,
+    only: tuple[T, ...] = (),
+    quick: bool = False,
+) -> Case:
+    """``plain``: without a bias and something added before; ``output``: the type of the output, and of what is added."""
+    weights, types, domains = _weights(format_, columns, depth, block, T.FLOAT16, points, signed=False)
+    width = columns if gate is Gate.NONE else columns // 2
+    inputs = {"input_tensor": (rows, depth), **weights, "norm_scale_tensor": (depth,)}
+    outputs = {"output_tensor": (rows, width)}
+    if not plain:
+        inputs |= {"bias_tensor": (columns,), "norm_addend_tensor": (rows, depth)}
+        outputs["sum_tensor"] = (rows, depth)
+    if output is not None:
+        types |= dict.fromkeys(("bias_tensor", "norm_addend_tensor", "output_tensor"), output)
+    attributes = {"epsilon": 1e-5, "format": format_, "block_size": block, "gate": gate}
+    return Case(name, inputs, attributes, outputs, types, domains, layouts=False, only=only, quick=quick)
+
+
 def _rows(
     name: str,
     format_: BlockFormat,
@@ -136,6 +165,20 @@ CASES = (
         ),
         # Matrices have factors of FLOAT16.
         rule_tolerance={"cooperative": _FACTORS_OF_FLOAT16},
+    ),
+    OperatorCases(
+        NormalizedBlockGemm,
+        # As of the product. What is normalized may be rounded to FLOAT16 in between, and digits of it are.
+        {T.FLOAT32: Tolerance(8), T.FLOAT16: Tolerance(1)},
+        (
+            _normalized("Q4_0", BlockFormat.Q4_0, 1, 512, 37, quick=True),
+            _normalized("rows of halves", BlockFormat.Q4_0, 3, 96, 40, output=T.FLOAT16, only=(T.FLOAT32,), quick=True),
+            _normalized("a minimum", BlockFormat.Q4_K, 2, 512, 9, plain=True),
+            _normalized("bytes", BlockFormat.Q8_0, 9, 64, 21),
+            _normalized("a gate", BlockFormat.Q4_0, 2, 96, 48, gate=Gate.SILU, plain=True),
+            _normalized("zero points", _APART_4, 1, 304, 37, block=32, points="codes"),
+            _normalized("rows that are no whole words", _APART_4, 2, 75, 37, block=16),
+        ),
     ),
     OperatorCases(
         BlockQuantizedGather,

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from dmlvk.spec.block_formats import BlockFormat
 from dmlvk.spec.gate import Gate
-from dmlvk.spec.ops.block_quantized import BlockQuantizedGather, BlockQuantizedGemm
+from dmlvk.spec.ops.block_quantized import BlockQuantizedGather, BlockQuantizedGemm, NormalizedBlockGemm, WithBlocks
 from dmlvk.verify.oracle import Scaled
 from dmlvk.verify.oracle.matmul import gated
+from dmlvk.verify.oracle.root_mean_square import root_mean_square
 
 Array = NDArray[Any]
-Desc = BlockQuantizedGather | BlockQuantizedGemm
 
 
 def _halves(x: Array) -> Array:
@@ -102,7 +102,7 @@ def _real_of(x: Array) -> Array:
     return (x.astype(np.uint32) << 16).view(np.float32) if x.dtype == np.uint16 else x.astype(np.float32)
 
 
-def numbers(desc: Desc, weight: Array, scales: Array | None, points: Array | None) -> Array:
+def numbers(desc: WithBlocks, weight: Array, scales: Array | None, points: Array | None) -> Array:
     """The weights of an operator as the float32 numbers that they stand for, {columns, depth}."""
     if scales is None:
         return np.asarray(of_bytes(desc.format, weight)[:, : desc.depth])
@@ -135,6 +135,21 @@ def block_quantized_gemm(
     if desc.gate is Gate.NONE:
         return Scaled(value, magnitude)
     return gated(desc.gate, value, magnitude)
+
+
+def normalized_block_gemm(
+    desc: NormalizedBlockGemm,
+    x: Array,
+    weight: Array,
+    scales: Array | None,
+    points: Array | None,
+    bias: Array | None,
+    norm_addend: Array | None,
+    norm_scale: Array,
+) -> tuple[Scaled, Array]:
+    """The product of what is normalized, which is not rounded, and the sum."""
+    normalized, total = root_mean_square(desc.normalization, x, norm_addend, norm_scale)
+    return block_quantized_gemm(desc.product, normalized, weight, scales, points, bias, None), total
 
 
 def block_quantized_gather(

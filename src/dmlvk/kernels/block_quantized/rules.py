@@ -223,7 +223,7 @@ NORMALIZED_BLOCK_GEMM = (
         when=_is_worth_it,
         possible=_is_one_dispatch,
         because="each workgroup of a product by dot products reads its row as a whole, and finds its mean square on the "
-        "way. On an H100 (driver 580, 2026-11-26) a token of 16 layers of the 1B shape in Q4_0 takes 758 us so and 851 apart, "
+        "way. On an H100 (driver 580, 2026-11-26) a token of 16 layers of the 1B shape in Q4_0 takes 758 us so, 851 apart, "
         "of 4 of the 8B shape 387 and 403; four sequences of 4 layers of the 1B shape 325 and 337",
     ),
     Rule("apart", when=always, possible=always, because="a normalization of all rows, then the product of them"),

@@ -708,9 +708,11 @@ def test_masked_rows_are_attention_too(
 ) -> None:
     """As PyTorch exports it: where a mask leaves nothing of a row, its softmax is NaN, and 0 is taken."""
     zero = [("IsNaN", "n", "i"), ("Where", "i zero n", "p")]
-    model = make([*ATTENTION, ("Add", "s nothing", "m"), ("Softmax", "m", "n", {"axis": -1}), *zero, *GATHER])
+    nodes = [*ATTENTION, ("Add", "s nothing", "m"), ("Softmax", "m", "n", {"axis": -1}), *zero, *GATHER]
+    model = make(nodes)
     others = [name for name in NAMES if name not in ("softmax_or_zero", "attention")]
     assert _operators(model, others) == [*GEMMS, "MULTIHEAD_ATTENTION1"]
+    assert "MULTIHEAD_ATTENTION1" not in _operators(make(nodes, f16), others)
     x = normal(*IMAGE)
     found, plain = (
         make_session(model, options=SessionOptions(without_passes=off)).run(None, {"x": x})[0] for off in ((), ("all",))

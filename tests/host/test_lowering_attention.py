@@ -50,6 +50,10 @@ DEVICES = {
     "subgroups of 64": cooperative(64, 16, 65536),
     "reductions": cooperative(32, 16, 49152, "cooperative_matrix2"),
 }
+WITHOUT_TILES = {
+    "no subgroups": dataclasses.replace(PLAIN, features=PLAIN.features - SUBGROUPS),
+    "a processor": dataclasses.replace(PLAIN, is_cpu=True),
+}
 
 
 def attention(
@@ -87,6 +91,12 @@ def chosen(desc: dmlvk.MultiheadAttention1, caps: Capabilities) -> str:
         ("plain", {}, "tiles"),
         ("least", {}, "tiles"),
         ("reductions", {"data_type": FLOAT32}, "tiles"),
+        ("no subgroups", {"data_type": FLOAT32}, "products"),
+        ("no subgroups", {"data_type": FLOAT32, "heads": (8, 2)}, "products"),
+        ("no subgroups", {"data_type": FLOAT32, "heads": (8, 2), "batch": 2}, "naive"),
+        ("no subgroups", {}, "naive"),
+        ("a processor", {"data_type": FLOAT32}, "products"),
+        ("a processor", {}, "tiles"),
         ("reductions", {"size": 20}, "tiles"),
         ("reductions", {"queries": 1, "keys": 4096}, "reductions split"),
         ("subgroups of 64", {"queries": 1, "keys": 4096}, "cooperative split"),
@@ -95,7 +105,7 @@ def chosen(desc: dmlvk.MultiheadAttention1, caps: Capabilities) -> str:
     ],
 )
 def test_the_rule(device: str, fields: dict[str, Any], rule: str) -> None:
-    assert chosen(attention(**fields), DEVICES[device]) == rule
+    assert chosen(attention(**fields), {**DEVICES, **WITHOUT_TILES}[device]) == rule
 
 
 SHAPES: list[dict[str, Any]] = [

@@ -38,7 +38,7 @@ ATTENTION = "attention FLOAT16 b8 h32 q4096 k4096 d128"
 TABLE = """\
 | | runs on | has | lacks | time of a run beside ours, on an H200 |
 | --- | --- | --- | --- | --- |
-| **dmlvk** | any GPU with a driver for Vulkan 1.3 (tried: an NVIDIA H200, and drivers \
+| **dmlvk** | any GPU with a driver for Vulkan 1.3 (tried: NVIDIA H200 and H100, and drivers \
 for processors) | ONNX, numpy, DirectML's calls and [language models](docs/language-models.md) of GGUF files; \
 177 operators with [measured errors](docs/accuracy.md); the same bits in every run | \
 a model on several GPUs. In float16 [matrix products reach {least:.2f} to {most:.2f} of \

@@ -87,6 +87,7 @@ SHAPES = {
     "heads": np.array([2, 10, 3, 4], i64),
     "three_heads": np.array([2, 10, 3, 3, 4], i64),
     **{f"index{place}": np.array(place, i64) for place in range(3)},
+    "crossed_heads": np.array([2, 10, 3, 2, 2], i64),
     "six_heads": np.array([2, 10, 6, 2], i64),
     "few_heads": np.array([2, 10, 3, 2], i64),
     "repeated": np.array([2, 3, 2, 10, 2], i64),
@@ -720,6 +721,42 @@ def test_masked_rows_are_attention_too(
     np.testing.assert_allclose(found, plain, rtol=1e-5, atol=1e-5)
     assert not found[1].any()
     assert found[0].all()
+
+
+@pytest.mark.parametrize("is_shared", [False, True], ids=["values of their own", "values for two heads"])
+def test_copied_heads_are_not_taken_for_shared_ones(
+    is_shared: bool, make: Callable[..., onnx.ModelProto], make_session: Callable[..., InferenceSession]
+) -> None:
+    """Keys whose heads are copied to another order; values so, too, or repeated, which attention cannot have beside that."""
+
+    def crossed(own: str) -> Nodes:
+        return [
+            ("Reshape", f"{own}0 crossed_heads", f"{own}1"),
+            ("Transpose", f"{own}1", f"{own}2", {"perm": [0, 3, 2, 1, 4]}),
+            ("Reshape", f"{own}2 all_heads", f"{own}5"),
+        ]
+
+    nodes = [
+        ("Reshape", "x rows", "r"),
+        ("MatMul", "r queries", "q0"),
+        ("MatMul", "r keys", "k0"),
+        ("MatMul", "r few_values" if is_shared else "r values", "v0"),
+        ("Reshape", "q0 six_heads", "q1"),
+        ("Transpose", "q1", "q", HEADS),
+        *crossed("k"),
+        *(SHARED[11:16] if is_shared else crossed("v")),
+        *SHARED[16:],
+        ("Softmax", "s", "p", {"axis": -1}),
+        *GATHER,
+    ]
+    model = make(nodes)
+    found = _operators(model, [name for name in NAMES if name != "attention"])
+    assert found.count("MULTIHEAD_ATTENTION1") == int(not is_shared)
+    x = normal(*IMAGE)
+    with_passes, plain = (
+        make_session(model, options=SessionOptions(without_passes=off)).run(None, {"x": x})[0] for off in ((), ("all",))
+    )
+    np.testing.assert_allclose(with_passes, plain, rtol=1e-4, atol=1e-5)
 
 
 def test_heads_are_written_side_by_side(

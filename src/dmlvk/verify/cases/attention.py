@@ -121,6 +121,7 @@ _CASES = (
     _case("self attention", 2, 7, 7, (3, 3), 8, quick=True),
     _case("cross attention, wider values", 2, 5, 11, (2, 2), 6, value_size=10),
     _case("grouped heads", 2, 5, 9, (6, 2), 8, bias=True, relative=True),
+    _case("grouped heads, one batch entry", 1, 5, 9, (6, 2), 8, relative=True, quick=True),
     _case("one head of keys", 1, 3, 13, (4, 1), 5, mask=MaskType.BOOLEAN),
     _case("queries and keys stacked", 2, 5, 5, (2, 2), 8, value_size=12, source="stacked_query_key", bias=True),
     _case("keys and values stacked", 2, 5, 6, (4, 2), 6, source="stacked_key_value", bias=True),

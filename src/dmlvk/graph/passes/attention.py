@@ -25,7 +25,7 @@ def recognise_attention(graph: StepGraph) -> None:
     The softmax may have 0 in place of NaN: attention gives 0 where all of a row is left out, too. (Where a score is infinite
     that choice gives 0 and attention NaN, as PyTorch's does.) The bias may be the sum of two constants, of positions and of
     a mask. In FLOAT16 such a softmax of masked rows stays: the kernels of matrices read what is added slowly (an H100 takes
-    281 us for 96 heads of 512 rows of 64, whose products write and read 200 MB, some 70 us).
+    281 us for 96 heads of 512 rows of 64; the products write and read 200 MB, 70 us at the speed of a copy).
 
     Q, K and V are views {batch, heads, rows, head size} of tensors in which the heads of a row lie side by side, or can be
     made to: by a step that takes any strides, as the turning of positions does. Where a copy repeats heads of K and V for

@@ -225,8 +225,8 @@ ATTENTION = (
         "products",
         when=lambda problem, caps: caps.is_cpu or not _tiles(problem, caps),
         possible=_products,
-        because="float32 where there are no subgroups for tiles, and on a processor, whose products use its caches by "
-        "themselves: lavapipe, 12 heads of 128 rows of 64, 6.1 ms, where tiles take 11.8. On an H100 tiles take 9.9 us and "
+        because="float32 where there are no subgroups for tiles, and on a processor: lavapipe, 12 heads of 128 rows of 64, "
+        "6.1 ms, where tiles take 11.8. On an H100 tiles take 9.9 us and "
         "products 10.8; of 1214 rows 210 and 253, of 64 x 3 heads of 49 rows of 32 11 and 17, with a bias 29 and 53; of 8 "
         "heads of 1500 rows 263 and 195",
     ),

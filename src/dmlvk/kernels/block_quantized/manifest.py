@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from dmlvk.kernels.common.kernel import KernelSpec
 from dmlvk.kernels.common.terms import COOPERATIVE_EXTENSIONS, COOPERATIVE_TILE, FLOATS, PRODUCT_TILE, SUBGROUP_SUMS
-from dmlvk.kernels.matmul.manifest import (
-    GEMM_BUFFERS,
-    GEMM_PARAMS,
-    GEMM_SHARED,
-    NORMALIZED_BUFFERS,
-    NORMALIZED_CONSTANTS,
-    NORMALIZED_PARAMS,
-    NORMALIZED_SHARED,
-    NORMALIZED_VARIANTS,
-    SPLIT_PARAMS,
-)
+from dmlvk.kernels.matmul.manifest import GEMM_BUFFERS, GEMM_PARAMS, GEMM_SHARED, SPLIT_PARAMS
+from dmlvk.kernels.root_mean_square.manifest import AddendType
 from dmlvk.spec.block_formats import CodeOrder, OffsetKind, ScaleKind
 from dmlvk.spec.gate import Gate
 
@@ -32,6 +23,20 @@ _SHARED: tuple[tuple[str, int | type[CodeOrder | ScaleKind | OffsetKind]], ...] 
     ("SCALE", ScaleKind),
     ("OFFSET", OffsetKind),
 )
+
+_DOT_CONSTANTS = (
+    ("LOCAL_SIZE_X", 128),
+    *_FORMAT,
+    ("ACTIVATION", 0),
+    ("HAS_C", 1),
+    ("ADDEND", 0),
+    ("GATE", 0),
+    ("LANES", 32),
+    ("LANES_NEAR", 32),
+    ("STAGED", 1),
+    ("VECTOR_Y", 1),
+)
+_DOT_SHARED = (*_SHARED, *GEMM_SHARED, ("GATE", Gate))
 
 ROWS: tuple[KernelSpec, ...] = (
     KernelSpec(
@@ -90,47 +95,20 @@ ROWS: tuple[KernelSpec, ...] = (
         "block_dot.comp",
         buffers=GEMM_BUFFERS,
         params=(*GEMM_PARAMS, *_PLANES),
-        constants=(
-            ("LOCAL_SIZE_X", 128),
-            *_FORMAT,
-            *(
-                ("ACTIVATION", 0),
-                ("HAS_C", 1),
-                ("ADDEND", 0),
-                ("GATE", 0),
-                ("LANES", 32),
-                ("LANES_NEAR", 32),
-                ("STAGED", 1),
-                ("VECTOR_Y", 1),
-            ),
-        ),
+        constants=_DOT_CONSTANTS,
         variants=(("T", FLOATS), ("DOT", ("1",))),
         extensions=(*SUBGROUP_SUMS, "GL_EXT_integer_dot_product"),
-        shared=(*_SHARED, *GEMM_SHARED, ("GATE", Gate)),
+        shared=_DOT_SHARED,
     ),
     KernelSpec(
         "block_dot_normalized",
         "block_dot.comp",
-        buffers=NORMALIZED_BUFFERS,
-        params=(*GEMM_PARAMS, *_PLANES, *NORMALIZED_PARAMS),
-        constants=(
-            ("LOCAL_SIZE_X", 128),
-            *_FORMAT,
-            *(
-                ("ACTIVATION", 0),
-                ("HAS_C", 1),
-                ("ADDEND", 0),
-                ("GATE", 0),
-                ("LANES", 32),
-                ("LANES_NEAR", 32),
-                ("STAGED", 1),
-                ("VECTOR_Y", 1),
-                *NORMALIZED_CONSTANTS,
-            ),
-        ),
-        variants=(*NORMALIZED_VARIANTS, ("DOT", ("1",))),
+        buffers=(*GEMM_BUFFERS, "norm_addend", "norm_scale", "sum:w"),  # see glsl/include/normalized_row.glsl
+        params=(*GEMM_PARAMS, *_PLANES, "float epsilon", "uint zero"),
+        constants=(*_DOT_CONSTANTS, ("NORM_ADDEND_TYPE", 0), ("HAS_SUM", 0)),
+        variants=(("T U", tuple(f"{t} {u}" for t in FLOATS for u in FLOATS)), ("NORMALIZED", ("1",)), ("DOT", ("1",))),
         extensions=(*SUBGROUP_SUMS, "GL_EXT_integer_dot_product"),
-        shared=(*_SHARED, *GEMM_SHARED, ("GATE", Gate), *NORMALIZED_SHARED),
+        shared=(*_DOT_SHARED, ("ADDEND_TYPE", AddendType)),
     ),
     KernelSpec(
         "block_cooperative",

@@ -6,7 +6,6 @@ import enum
 
 from dmlvk.kernels.common.kernel import KernelSpec
 from dmlvk.kernels.common.terms import COOPERATIVE_EXTENSIONS, COOPERATIVE_TILE, FLOATS, PRODUCT_TILE, SUBGROUP_SUMS
-from dmlvk.kernels.root_mean_square.manifest import AddendType
 from dmlvk.spec.gate import Gate
 
 _SHAPE_PARAMS = (
@@ -46,13 +45,6 @@ GEMM_PARAMS = (
 GEMM_SHARED = (("ADDEND", Addend),)
 SPLIT_PARAMS = ("uint matrices", "uint splits", "uint partial_pitch")
 """The further parameters of a product whose depth is split."""
-
-NORMALIZED_BUFFERS = (*GEMM_BUFFERS, "norm_addend", "norm_scale", "sum:w")
-"""The buffers of a product of rows that it normalizes itself; see ``glsl/include/normalized_row.glsl``."""
-NORMALIZED_PARAMS = ("float epsilon", "uint zero")
-NORMALIZED_CONSTANTS = (("NORM_ADDEND_TYPE", 0), ("HAS_SUM", 0))
-NORMALIZED_VARIANTS = (("T U", tuple(f"{t} {u}" for t in FLOATS for u in FLOATS)), ("NORMALIZED", ("1",)))
-NORMALIZED_SHARED = (("ADDEND_TYPE", AddendType),)
 
 DOUBLE_EDGE, DOUBLE_BLOCK, DOUBLE_DEPTH = 8, 4, 8
 """Of products of FLOAT64: the invocations along an edge of a tile, their outputs along it, and the terms of a round."""

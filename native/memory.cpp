@@ -90,7 +90,12 @@ StagingBuffer::StagingBuffer(Memory& memory, uint64_t size, Direction direction)
     VmaAllocationCreateInfo placement{};
     placement.flags = VMA_ALLOCATION_CREATE_MAPPED_BIT | VMA_ALLOCATION_CREATE_DEDICATED_MEMORY_BIT;
     placement.usage = VMA_MEMORY_USAGE_AUTO_PREFER_HOST;
-    if (direction == Direction::upload) {
+    if (direction == Direction::upload_at_device) {
+        info.usage = VK_BUFFER_USAGE_TRANSFER_SRC_BIT;
+        placement.usage = VMA_MEMORY_USAGE_UNKNOWN;  // The flags alone decide.
+        placement.requiredFlags = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
+        placement.preferredFlags = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
+    } else if (direction == Direction::upload) {
         info.usage = VK_BUFFER_USAGE_TRANSFER_SRC_BIT;
         placement.flags |= VMA_ALLOCATION_CREATE_HOST_ACCESS_SEQUENTIAL_WRITE_BIT;
         placement.requiredFlags = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;

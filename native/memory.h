@@ -52,7 +52,9 @@ class DeviceBuffer {
 /// Host memory that stays mapped and that the device copies from or to.
 class StagingBuffer {
   public:
-    enum class Direction { upload, download };
+    /// `upload_at_device` is memory of the device's own, where the host can write to it: copies out of it are the device's
+    /// fastest.
+    enum class Direction { upload, upload_at_device, download };
     StagingBuffer(Memory& memory, uint64_t size, Direction direction);
     ~StagingBuffer();
     StagingBuffer(const StagingBuffer&) = delete;

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <deque>
 #include <system_error>
 
 #include <nanobind/nanobind.h>
@@ -515,6 +516,34 @@ PyRun prepared_run(Device& device, nb::sequence feeds, nb::object commands, nb::
     return {std::make_shared<PreparedRun>(shared, std::move(inputs), std::move(list), std::move(outputs))};
 }
 
+void run_prepared(const PyRun& self, nb::sequence inputs, nb::sequence outputs) {
+    std::deque<HostBytes> held;  // As long as the run takes.
+    const auto places = [&](nb::sequence given, bool writable, size_t count, auto bytes) {
+        std::vector<Place> found;
+        if (nb::len(given) != count) {
+            throw std::invalid_argument(std::string("run: there must be ") + std::to_string(count) +
+                                        (writable ? " outputs" : " inputs"));
+        }
+        for (size_t index = 0; index < count; index++) {
+            const HostBytes& memory = held.emplace_back(nb::object(given[index]), writable);
+            if (memory.size() != bytes(index)) {
+                throw std::invalid_argument(std::string("run: ") + (writable ? "output " : "input ") +
+                                            std::to_string(index) + " must have " + std::to_string(bytes(index)) + " bytes");
+            }
+            found.push_back({memory.data(), nullptr, 0});
+        }
+        return found;
+    };
+    PreparedRun& run = *self.run;
+    run.require_open();
+    const std::vector<Place> from =
+        places(inputs, false, run.feed_count(), [&](size_t index) { return run.feed_bytes(index); });
+    const std::vector<Place> to =
+        places(outputs, true, run.result_count(), [&](size_t index) { return run.result_bytes(index); });
+    const WithoutGil without_gil;
+    run.run(from.data(), to.data());
+}
+
 void copy(CommandList& list, const PyBuffer& source, uint64_t source_offset, const PyBuffer& target,
           uint64_t target_offset, uint64_t nbytes) {
     list.device()->logical.require_here();
@@ -725,6 +754,7 @@ void bind_objects(nb::module_& module) {
         .def_prop_ro("device", [](const PyBuffer& self) { return self.device; });
     nb::class_<PyRun>(module, "PreparedRun", nb::is_weak_referenceable())
         .def_prop_ro("is_open", [](const PyRun& self) { return self.run->is_open(); })
+        .def("run", &run_prepared, "inputs"_a, "outputs"_a)
         .def("close", [](const PyRun& self) { self.run->close(); });
     module.def("door", &door_capsule);
     nb::class_<PyKernel>(module, "Kernel", nb::is_weak_referenceable())

@@ -13,6 +13,9 @@ namespace dmlvk {
 namespace {
 
 constexpr size_t kKept = 4;  // Lists of copies of a run: callers take turns with two or three sets of arrays.
+// The most bytes that copies from the host, or to it, keep memory for. Of more the ring and the downloader copy parts while
+// others are under way, which gains more than a list that is recorded already.
+constexpr uint64_t kMostOnHost = uint64_t{2} << 20;
 
 /// Calls step(nanoseconds) until it answers true, as long as the device's wait_timeout allows. Hears Ctrl-C in between.
 template <typename Step>
@@ -45,6 +48,7 @@ _object* (*make_buffer_object)(const HeldObject&) = nullptr;
 bool (*find_held)(_object*, HeldObject&) = nullptr;
 
 HeldObject& object(Held* held) { return *reinterpret_cast<HeldObject*>(held); }
+const HeldObject& held(const Place& place) { return object(place.buffer); }
 
 /// Runs a function; what it throws is this thread's failure.
 template <typename Function>
@@ -159,6 +163,14 @@ void PreparedRun::close() {
     results_.clear();
     feeding_.clear();
     leaving_.clear();
+    fed_ = {};
+    read_ = {};
+}
+
+void PreparedRun::require_open() const {
+    if (!is_open_) {
+        throw WrongState("the run has been closed");
+    }
 }
 
 /// Submits copies; with those of an earlier run, the same commands.
@@ -183,14 +195,58 @@ void PreparedRun::submit(std::vector<Copy> copies, std::vector<Copies>& kept) {
     waited(*device_, [&](uint64_t nanoseconds) { return commands.submit(true, nanoseconds); });
 }
 
-void PreparedRun::run(const Place* inputs, const Place* outputs) {
-    if (!is_open_) {
-        throw WrongState("the run has been closed");
+/// Takes the indices of tensors on the host as long as they are small together. Returns whether there are copies for them:
+/// those are made when a run with the same ones comes again.
+bool PreparedRun::OnHost::has_copies(const std::shared_ptr<Device>& device, StagingBuffer::Direction direction,
+                                     const std::vector<std::pair<size_t, BoundRange>>& on_host) {
+    std::vector<size_t> small;
+    std::vector<BoundRange> ranges;
+    uint64_t room = kMostOnHost;
+    for (const auto& [index, range] : on_host) {
+        if (range.bytes <= room) {
+            room -= range.bytes;
+            small.push_back(index);
+            ranges.push_back(range);
+        }
     }
-    device_->logical.require_alive();
-    const auto held = [](const Place& place) -> const HeldObject& { return *reinterpret_cast<HeldObject*>(place.buffer); };
-    const auto is_here = [&](const Place& place) { return place.host == nullptr && held(place).device == device_; };
+    if (small.empty() || refused) {
+        return false;
+    }
+    if (small != indices) {
+        *this = {std::move(small), nullptr, false};
+        return false;
+    }
+    if (copies == nullptr) {
+        try {
+            copies = std::make_unique<HostCopies>(device, direction, std::move(ranges));
+        } catch (const VulkanFailure& failure) {
+            if (failure.result != VK_ERROR_OUT_OF_DEVICE_MEMORY && failure.result != VK_ERROR_OUT_OF_HOST_MEMORY) {
+                throw;
+            }
+            refused = true;
+            return false;
+        }
+    }
+    return true;
+}
 
+void PreparedRun::run(const Place* inputs, const Place* outputs) {
+    require_open();
+    device_->logical.require_alive();
+    feed(inputs);
+    if (commands_ != nullptr) {
+        waited(*device_, [&](uint64_t nanoseconds) { return commands_->submit(true, nanoseconds); });
+    }
+    leave(outputs);
+}
+
+bool PreparedRun::is_here(const Place& place) const {
+    return place.host == nullptr && held(place).device == device_;
+}
+
+/// Brings the inputs. What the ring uploads goes before what is deferred.
+void PreparedRun::feed(const Place* inputs) {
+    std::vector<std::pair<size_t, BoundRange>> on_host;
     std::vector<Copy> copies;
     for (size_t index = 0; index < feeds_.size(); index++) {
         const BoundRange& feed = feeds_[index];
@@ -199,19 +255,35 @@ void PreparedRun::run(const Place* inputs, const Place* outputs) {
             continue;
         }
         if (place.host != nullptr) {
-            upload(*device_, feed.buffer, feed.offset, place.host, feed.bytes);
+            on_host.emplace_back(index, feed);
         } else if (is_here(place)) {
             copies.push_back({{held(place).buffer, place.offset, feed.bytes}, feed});
         } else {
             copied(held(place), place.offset, {device_, feed.buffer, nullptr}, feed.offset, feed.bytes);
         }
     }
-    submit(std::move(copies), feeding_);
-    if (commands_ != nullptr) {
-        waited(*device_, [&](uint64_t nanoseconds) { return commands_->submit(true, nanoseconds); });
+    const bool together = fed_.has_copies(device_, StagingBuffer::Direction::upload_at_device, on_host);
+    for (const auto& [index, range] : on_host) {
+        if (!together || !fed_.has(index)) {
+            upload(*device_, range.buffer, range.offset, inputs[index].host, range.bytes);
+        }
     }
+    submit(std::move(copies), feeding_);
+    if (together) {
+        waited(*device_, [&](uint64_t nanoseconds) { return fed_.copies->wait(nanoseconds); });
+        for (size_t i = 0; i < fed_.indices.size(); i++) {
+            fed_.copies->put(i, inputs[fed_.indices[i]].host);
+        }
+        fed_.copies->defer();
+        device_->uploads.count_others(fed_.indices.size());
+    }
+}
 
-    copies.clear();
+/// Takes the outputs. Only those on the host are waited for.
+void PreparedRun::leave(const Place* outputs) {
+    std::vector<std::pair<size_t, BoundRange>> on_host;
+    std::vector<Copy> copies;
+    std::vector<size_t> elsewhere;
     for (size_t index = 0; index < results_.size(); index++) {
         const Result& result = results_[index];
         const Place& place = outputs[index];
@@ -224,21 +296,34 @@ void PreparedRun::run(const Place* inputs, const Place* outputs) {
             } else {
                 upload(*held(place).device, held(place).buffer, place.offset, result.known.data(), result.known.size());
             }
+        } else if (place.host != nullptr) {
+            on_host.emplace_back(index, result.range);
         } else if (is_here(place)) {
             copies.push_back({result.range, {held(place).buffer, place.offset, result.range.bytes}});
+        } else {
+            elsewhere.push_back(index);
         }
     }
     submit(std::move(copies), leaving_);
-    for (size_t index = 0; index < results_.size(); index++) {
-        const Result& result = results_[index];
-        const Place& place = outputs[index];
-        if (result.bytes() == 0 || result.range.buffer == nullptr || is_here(place)) {
-            continue;
+    const bool together = read_.has_copies(device_, StagingBuffer::Direction::download, on_host);
+    if (together) {
+        waited(*device_, [&](uint64_t nanoseconds) { return read_.copies->wait(nanoseconds); });
+        read_.copies->defer();
+        device_->downloads.count_others(read_.indices.size());
+    }
+    for (const size_t index : elsewhere) {
+        const BoundRange& range = results_[index].range;
+        copied({device_, range.buffer, nullptr}, range.offset, held(outputs[index]), outputs[index].offset, range.bytes);
+    }
+    for (const auto& [index, range] : on_host) {
+        if (!together || !read_.has(index)) {
+            download(*device_, range.buffer, range.offset, outputs[index].host, range.bytes);
         }
-        if (place.host != nullptr) {
-            download(*device_, result.range.buffer, result.range.offset, place.host, result.range.bytes);
-        } else {
-            copied({device_, result.range.buffer, nullptr}, result.range.offset, held(place), place.offset, result.range.bytes);
+    }
+    if (together) {
+        waited(*device_, [&](uint64_t nanoseconds) { return read_.copies->wait(nanoseconds); });
+        for (size_t i = 0; i < read_.indices.size(); i++) {
+            read_.copies->take(i, outputs[read_.indices[i]].host);
         }
     }
 }

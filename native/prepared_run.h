@@ -1,13 +1,16 @@
 // A graph's commands with the places of its inputs and outputs: what a run needs that does not ask Python.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "command_list.h"
 #include "door.h"
+#include "host_copies.h"
 
 namespace dmlvk {
 
@@ -33,9 +36,15 @@ class PreparedRun {
 
     /// See Door::run.
     void run(const Place* inputs, const Place* outputs);
+    size_t feed_count() const { return feeds_.size(); }
+    size_t result_count() const { return results_.size(); }
+    uint64_t feed_bytes(size_t index) const { return feeds_[index].bytes; }
+    uint64_t result_bytes(size_t index) const { return results_[index].bytes(); }
     /// Lets go of what it has. Not while it runs.
     void close();
     bool is_open() const { return is_open_; }
+    /// Throws WrongState of a run that is closed.
+    void require_open() const;
 
   private:
     struct Copy {
@@ -49,6 +58,20 @@ class PreparedRun {
         std::shared_ptr<CommandList> commands;
     };
 
+    /// The feeds or the results of a run that are on the host and small.
+    struct OnHost {
+        std::vector<size_t> indices;
+        std::unique_ptr<HostCopies> copies;
+        bool refused = false;  // There was no memory for the copies.
+
+        bool has_copies(const std::shared_ptr<Device>& device, StagingBuffer::Direction direction,
+                        const std::vector<std::pair<size_t, BoundRange>>& on_host);
+        bool has(size_t index) const { return std::binary_search(indices.begin(), indices.end(), index); }
+    };
+
+    void feed(const Place* inputs);
+    void leave(const Place* outputs);
+    bool is_here(const Place& place) const;
     void submit(std::vector<Copy> copies, std::vector<Copies>& kept);
 
     const std::shared_ptr<Device> device_;
@@ -56,6 +79,7 @@ class PreparedRun {
     std::shared_ptr<CommandList> commands_;
     std::vector<Result> results_;
     std::vector<Copies> feeding_, leaving_;
+    OnHost fed_, read_;
     std::atomic<bool> is_open_{true};
 };
 

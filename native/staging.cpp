@@ -62,9 +62,9 @@ VkCommandBuffer TransferPool::allocate() {
     return commands;
 }
 
-void TransferPool::begin(VkCommandBuffer commands) {
+void TransferPool::begin(VkCommandBuffer commands, Use use) {
     VkCommandBufferBeginInfo info{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
-    info.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;
+    info.flags = use == Use::once ? VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT : 0;
     device_.check(device_.vk.vkBeginCommandBuffer(commands, &info), "vkBeginCommandBuffer");
 }
 

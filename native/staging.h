@@ -15,7 +15,7 @@
 
 namespace dmlvk {
 
-/// A command pool whose command buffers are re-recorded one by one.
+/// A command pool whose command buffers can be re-recorded one by one.
 class TransferPool {
   public:
     explicit TransferPool(LogicalDevice& device);
@@ -23,8 +23,9 @@ class TransferPool {
     TransferPool(const TransferPool&) = delete;
     TransferPool& operator=(const TransferPool&) = delete;
 
+    enum class Use { once, again };
     VkCommandBuffer allocate();
-    void begin(VkCommandBuffer commands);
+    void begin(VkCommandBuffer commands, Use use = Use::once);
     void end(VkCommandBuffer commands);
 
   private:
@@ -50,8 +51,9 @@ class UploadRing final : public PendingCommands {
     bool upload(Upload& rest, uint64_t timeout);
     /// Lets go of the ring space and the buffers of copies that are over.
     void collect();
-    /// Uploads so far.
+    /// Uploads so far, those of others included that pass by the ring.
     uint64_t count() const { return count_; }
+    void count_others(uint64_t uploads) { count_ += uploads; }
 
     VkCommandBuffer close_pending() override;
     void pending_submitted(uint64_t value) noexcept override;
@@ -114,8 +116,9 @@ class Downloader {
 
   public:
     Downloader(LogicalDevice& device, Queue& queue, Memory& memory, CopyThreads& copies);
-    /// Reads so far.
+    /// Reads so far, those of others included.
     uint64_t count() const { return count_; }
+    void count_others(uint64_t reads) { count_ += reads; }
 
     /// Bytes of a buffer on their way to the host. One that is given up leaves copies that run to a later one.
     class Download {

@@ -7,7 +7,7 @@ import itertools
 import weakref
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.engine.explanation import OperatorExplanation, explain_operator
@@ -76,6 +76,7 @@ class CompiledGraph:
         operators: One for each step.
         placement: Where everything lies in the arena but what is outside, given or made once.
         recording: The commands, once they are recorded.
+        key: The key of the cache that it is in.
         exact: Makes the graph of a trace of these sizes; None if this is it. The steps of others say other sizes.
         seconds: The time that it took to make.
         dispatches: Kernel launches of a run.
@@ -86,6 +87,7 @@ class CompiledGraph:
         self.operators = operators
         self.placement = placement
         self.recording: Recording | None = None
+        self.key: Any = None
         self.exact: Callable[[], CompiledGraph] | None = None
         self.seconds = 0.0
         self.dispatches = sum(

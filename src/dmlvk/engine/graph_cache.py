@@ -116,6 +116,7 @@ class CompiledGraphs:
                 graph.exact = traced
             self.recorded(graph)
             graph.seconds = time.perf_counter() - start
+            graph.key = key
             self.cached[key] = graph  # only now that nothing of it can fail any more
             if shapes is not None and graph.exact is None:
                 shapes.note(specs, numbers)
@@ -124,6 +125,14 @@ class CompiledGraphs:
         self.cached.move_to_end(key)
         self.recorded(graph)
         return graph
+
+    def use(self, graph: CompiledGraph) -> bool:
+        """Makes a graph the one that was used last; whether it is here still."""
+        if next(reversed(self.cached.values()), None) is not graph:
+            if self.cached.get(graph.key) is not graph:
+                return False
+            self.cached.move_to_end(graph.key)
+        return True
 
     def _shapes_of(
         self, region: Region, specs: Mapping[str, Spec], host_values: Mapping[str, Array]

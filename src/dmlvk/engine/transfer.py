@@ -69,6 +69,11 @@ def from_device(array: DeviceArray, dtype: np.dtype[Any]) -> Array:
     return _as(found, array.data_type, dtype)
 
 
+def elements_bytes(sizes: Sizes, data_type: TensorDataType) -> int:
+    """Bytes of the elements of a packed tensor, of which there may be none."""
+    return -(-math.prod(sizes) * element_bits(data_type) // 8)
+
+
 def packed_bytes(array: DeviceArray) -> int:
     """Bytes of the elements of a packed array."""
-    return -(-array.size * element_bits(array.data_type) // 8)
+    return elements_bytes(array.shape, array.data_type)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,6 +24,7 @@ from dmlvk.engine.single_operators import packed
 from dmlvk.engine.tensors import Item, Opaque, Tensor
 from dmlvk.engine.trace import Spec, Trace, TracedTensor
 from dmlvk.engine.transfer import (
+    elements_bytes,
     empty,
     empty_on_device,
     from_bytes,
@@ -42,6 +42,7 @@ from dmlvk.onnx.network import Network
 from dmlvk.onnx.opening import Opening
 from dmlvk.onnx.options import SessionOptions
 from dmlvk.onnx.program import NodeRegion
+from dmlvk.onnx.repeats import Repeats
 from dmlvk.onnx.report import SessionReport
 from dmlvk.onnx.states import shareable, totals
 from dmlvk.onnx.timeline import Timeline
@@ -58,7 +59,7 @@ from dmlvk.spec.errors import (
     other_device,
 )
 from dmlvk.spec.log import logger
-from dmlvk.spec.tensor import element_bits, packed_strides
+from dmlvk.spec.tensor import packed_strides
 
 
 class _Home(NamedTuple):
@@ -66,6 +67,7 @@ class _Home(NamedTuple):
 
     device: Device
     graphs: CompiledGraphs
+    repeats: Repeats
 
 
 class LoadedModel:
@@ -124,7 +126,8 @@ class LoadedModel:
 
     def _home_on(self, device: Device) -> _Home:
         self.network.check_device(device.capabilities.features)
-        return _Home(device, CompiledGraphs(device, self.network, self._options.plan_cache_size, self._progress))
+        graphs = CompiledGraphs(device, self.network, self._options.plan_cache_size, self._progress)
+        return _Home(device, graphs, Repeats(device, graphs, self.network))
 
     @property
     def device(self) -> Device:
@@ -215,14 +218,24 @@ class LoadedModel:
 
     def run(self, names: Sequence[str], feeds: Any) -> list[Any]:
         """The outputs of these names, on the host; see ``InferenceSession.run``."""
+        key = self._home.repeats.key(names, feeds) if self.timeline is None else None
+        if key is not None:
+            with self._lock:
+                repeated = self._home.repeats.run(key, feeds)
+                if repeated is not None:
+                    results, self._account = repeated
+                    return results
         arrays = self._checked(feeds)
         with self._lock:
             plan = self._planned(arrays)
             if plan is None:
                 items = self._drive(arrays)
                 return [_on_host(items[name]) for name in names]
-            self._submit(plan, arrays)
-            return [self._downloaded(plan, plan.trace.outputs[name]) for name in names]
+            account = self._submit(plan, arrays)
+            results = [self._downloaded(plan, plan.trace.outputs[name]) for name in names]
+            if key is not None:
+                self._home.repeats.note(key, feeds, names, plan, account)
+            return results
 
     def run_into(
         self, feeds: Mapping[str, Any], place: Callable[[str, Sizes], Array | BoundRange], *, timed: bool = False
@@ -275,7 +288,7 @@ class LoadedModel:
             recording = self.graphs.recorded(plan)
             places: dict[str, BoundRange] = {}
             for name, value in plan.trace.inputs.items():
-                if nbytes := _bytes_of(value):
+                if nbytes := elements_bytes(value.sizes, value.data_type):
                     places[name] = self.graphs.locate(plan, value.storage)._replace(nbytes=nbytes)
             outputs: dict[str, tuple[Sizes, BoundRange | bytes]] = {}
             for info in self.model.outputs:
@@ -283,7 +296,7 @@ class LoadedModel:
                 if isinstance(result, np.ndarray):
                     known = np.ascontiguousarray(to_bytes(result, data_type_of(result.dtype)))
                     outputs[info.name] = result.shape, known.tobytes()
-                elif nbytes := _bytes_of(result):
+                elif nbytes := elements_bytes(result.sizes, result.data_type):
                     outputs[info.name] = result.sizes, self.graphs.locate(plan, result.storage)._replace(nbytes=nbytes)
                 else:
                     outputs[info.name] = result.sizes, b""
@@ -444,12 +457,13 @@ class LoadedModel:
 
     def _submit(
         self, plan: CompiledGraph, arrays: Mapping[str, Fed], feeding: Copies | None = None, *, timed: bool = False
-    ) -> None:
-        """Runs a model that is one region."""
+    ) -> Account:
+        """Runs a model that is one region; the account of the run."""
         feeds = {name: array for name, array in arrays.items() if isinstance(array, (np.ndarray, DeviceArray))}
         account = Account({name: array.shape for name, array in feeds.items()}, timed=timed or self.timeline is not None)
         self._started(account).submit(plan, feeds, feeding)
         self._ended(account)
+        return account
 
     def _drive(self, arrays: Mapping[str, Fed], *, timed: bool = False) -> dict[str, Item]:
         """Runs a model whose regions the host drives; its outputs by name."""
@@ -593,11 +607,6 @@ def _tensors(items: Mapping[str, Item], names: Iterable[str]) -> dict[str, Tenso
     for name in found.keys() - tensors.keys():
         raise ModelError(f"output {name!r} must be a tensor, as the model declares; this run made a sequence or nothing")
     return tensors
-
-
-def _bytes_of(tensor: TracedTensor) -> int:
-    """Bytes of the elements of a packed tensor."""
-    return -(-math.prod(tensor.sizes) * element_bits(tensor.data_type) // 8)
 
 
 def _on_host(item: Item) -> Any:

@@ -168,9 +168,11 @@ class SharedTimeline:
         """Has everything submitted later wait, on the device, until it is at ``value``."""
 
 class PreparedRun:
-    """Is run through the door, not for two threads at once."""
+    """Is run here or through the door, not for two threads at once."""
 
     is_open: bool
+    def run(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        """Runs once with contiguous memory for each feed and each result, of exactly its bytes. Waits for the results."""
     def close(self) -> None:
         """Lets go of what it has. Not while it runs."""
 

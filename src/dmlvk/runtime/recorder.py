@@ -9,8 +9,8 @@ for each storage buffer, in binding order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Hashable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from dmlvk.kernels.common.plan import BlockCopy, Dispatch, Launch, Range, Repetition, Source
 from dmlvk.kernels.manifest import KERNELS
@@ -211,11 +211,13 @@ class Recording:
     Attributes:
         labels: (operator, kernel) of each command in order.
         native: The native list; for ``dmlvk.runtime`` only.
+        kept: What others keep with it, as long as there is this recording.
     """
 
     def __init__(self, device: ComputeDevice, *, timestamps: bool) -> None:
         self.native = device.native.command_list(timestamps=timestamps)
         self.labels: list[tuple[str, str]] = []
+        self.kept: dict[Hashable, Any] = {}
 
     def add(self, commands: Sequence[Command]) -> None:
         """Appends commands."""

@@ -11,11 +11,12 @@ import pytest
 
 from dmlvk import TensorDataType, TensorDesc, TensorFlags
 from dmlvk.devices.capabilities import Capabilities
+from dmlvk.devices.model import H200
 from dmlvk.kernels.block_quantized.packed import PackedWeights
-from dmlvk.kernels.common.plan import Source
+from dmlvk.kernels.common.plan import Dispatch, Source
 from dmlvk.kernels.lowering import lower
 from dmlvk.spec.block_formats import BlockFormat, OffsetKind, ScaleKind
-from dmlvk.spec.errors import InvalidArgumentError
+from dmlvk.spec.errors import InvalidArgumentError, UnsupportedError
 from dmlvk.spec.ops.block_quantized import BlockQuantizedGather, BlockQuantizedGemm, layout_of
 from dmlvk.verify.oracle.block_quantized import of_bytes
 
@@ -91,6 +92,39 @@ def test_weights_that_are_not_kept_are_packed_each_time() -> None:
     plan = lower(gemm(BlockFormat.Q4_0, 40, 64, weight_tensor=tensor), Capabilities())
     assert [launch.name for launch in plan.dispatches] == ["block_pack", "block_vector"] and not plan.initialize
     assert plan.dispatches[1].bindings[1].source is Source.TEMPORARY and plan.temporary_bytes
+
+
+@pytest.mark.parametrize(
+    ("columns", "depth", "lanes", "local"),
+    [(4096, 4096, 128, 512), (8192, 4096, 64, 256), (16384, 4096, 32, 256), (65536, 4096, 8, 256), (2**17, 4096, 8, 256)],
+)
+def test_columns_have_lanes_for_half_a_wave_and_workgroups_four_teams(
+    columns: int, depth: int, lanes: int, local: int
+) -> None:
+    caps = dataclasses.replace(Capabilities(), workgroup_invocations=1024, storage_buffer_bytes=2**32 - 4, model=H200)
+    (launch,) = lower(gemm(BlockFormat.Q4_0, columns, depth), caps, force="vector").dispatches
+    assert isinstance(launch, Dispatch)
+    constants = dict(launch.kernel.constants)
+    assert (constants["LANES"], constants["LOCAL_SIZE_X"]) == (lanes, local)
+
+
+def test_a_cpus_loops_over_chunks_count_those_over_their_codes() -> None:
+    """Eight lanes share a column; each has a round for a chunk of 32 codes, and four within it."""
+    cpu = Capabilities(is_cpu=True, minimum_subgroup_size=8, subgroup_size=8)
+    depth = 65535 // 5 * 8 * 32
+    lower(gemm(BlockFormat.Q4_0, 4, depth), cpu, force="vector")
+    with pytest.raises(UnsupportedError, match="65535 rounds"):
+        lower(gemm(BlockFormat.Q4_0, 4, depth + 32), cpu, force="vector")
+
+
+@pytest.mark.parametrize("format_", OF_FILES)
+def test_windows_of_weights_start_on_whole_words(format_: BlockFormat) -> None:
+    """In each plane, too, that is packed, and of the file's bytes."""
+    caps = dataclasses.replace(Capabilities(), storage_buffer_bytes=2**20)
+    desc = gemm(format_, 5000, 1280)
+    plan = lower(desc, caps)
+    assert len(plan.initialize) > 1
+    assert all(place.offset % 16 == 0 for launch in plan.initialize for place in launch.bindings)
 
 
 def test_planes_follow_each_other() -> None:

@@ -7,6 +7,7 @@ from plans import check_plan
 
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.plan import Dispatch, Range, Source
+from dmlvk.kernels.common.shapes import check_launches
 from dmlvk.kernels.lowering import lower, possible_rules
 from dmlvk.spec import ops
 from dmlvk.spec.enums import AxisDirection, TensorDataType
@@ -69,3 +70,24 @@ def test_a_forced_rule_that_the_last_part_cannot_have() -> None:
             item.kernel.kernel for item in plan.dispatches if isinstance(item, Dispatch) and "scan" in item.kernel.kernel
         ]
         assert scans[-1] == "scan_rows" and scans[0] == ("scan_rows" if rule == "rows" else "scan_columns")
+
+
+def test_columns_of_which_only_the_first_starts_on_a_whole_word_are_copied() -> None:
+    """Four columns of 1001 elements: a part that is bound as it lies would be all of them."""
+    columns = TensorDesc(TensorDataType.FLOAT32, (1001, 4), (1, 1001))
+    desc = ops.CumulativeProduct(
+        input_tensor=columns,
+        output_tensor=columns,
+        axis=0,
+        axis_direction=AxisDirection.INCREASING,
+        has_exclusive_product=False,
+    )
+    caps = Capabilities(storage_buffer_bytes=4096)
+    check_plan(lower(desc, caps), caps)
+
+
+def test_an_operator_has_as_many_launches_as_are_allowed() -> None:
+    caps = Capabilities(max_launches=100)
+    check_launches(100, caps, "DML_OPERATOR_GEMM")
+    with pytest.raises(UnsupportedError, match="101 launches"):
+        check_launches(101, caps, "DML_OPERATOR_GEMM")

@@ -50,6 +50,7 @@ def test_counts_are_powers_of_two_of_processors() -> None:
     assert H200.workgroups(8) == 1024
     assert H200.workgroups(0.75) == 96
     assert H200.invocations(0.5) == 2**17
+    assert dataclasses.replace(H200, resident_invocations=1536).invocations(0.5) == 2**17
     assert dataclasses.replace(GENERIC_GPU, processors=20).workgroups(8) == 128
     assert dataclasses.replace(GENERIC_GPU, processors=1).workgroups(0.25) == 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import operator
@@ -477,6 +478,15 @@ def test_what_only_multiplies_one_channel_adds_in_another_kernel() -> None:
     adding = ConvolutionAdd(**fields, addend_tensor=plain.output_tensor)
     assert {"depthwise", "depthwise_lanes"} <= set(possible_rules(plain, GPU))
     assert {"depthwise", "depthwise_lanes"}.isdisjoint(possible_rules(adding, GPU))
+
+
+@pytest.mark.parametrize("rule", ["naive", "direct"])
+def test_loops_in_loops_count_twice_on_a_cpu(rule: str) -> None:
+    """A driver ends them after 65535 rounds."""
+    for channels, runs in ((32767, True), (32768, False)):
+        desc = convolution((1, channels, 4, 4), (2, channels, 1, 1))
+        with contextlib.nullcontext() if runs else pytest.raises(UnsupportedError, match="65535 rounds"):
+            lower(desc, CPU, force=rule)
 
 
 def test_many_outputs_of_one_channel_are_no_depthwise_convolution_of_a_gpu() -> None:

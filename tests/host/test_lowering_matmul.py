@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -202,6 +203,16 @@ def test_parts_of_a_sum_cover_it_and_meet_in_temporary_memory(a: tuple[int, int]
 def test_partial_sums_that_no_binding_holds_are_not_possible() -> None:
     assert "split" not in possible_rules(gemm((5000, 64), (64, 5000)), LEAST)
     assert "split" in possible_rules(gemm((2048, 64), (64, 2048)), LEAST)
+
+
+def test_partial_sums_are_no_more_than_a_binding_holds() -> None:
+    """Of 512x512 in float32 two or three; without a limit it would be more."""
+    desc, partial = gemm((512, 1024), (1024, 512)), 4 * 512 * 512
+    most = lower(desc, GPU, force="split").temporary_bytes // partial
+    for parts in range(2, most):
+        caps = dataclasses.replace(GPU, storage_buffer_bytes=parts * partial)
+        assert lower(desc, caps, force="split").temporary_bytes == parts * partial
+    assert most > 3
 
 
 def test_a_fused_softmax_is_a_second_dispatch_in_place() -> None:

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
+from dmlvk.kernels.common.access import Access
 from dmlvk.kernels.common.plan import Dispatch, output_range
 from dmlvk.kernels.common.registry import LOWERINGS
 from dmlvk.kernels.common.rule import choose
+from dmlvk.kernels.common.window_lanes import lane_access
 from dmlvk.kernels.lowering import lower, newest, possible_rules
 from dmlvk.kernels.pooling.rules import POOLING
 from dmlvk.spec.enums import TensorDataType
@@ -218,6 +220,11 @@ def test_lanes_by_hand(sizes: tuple[int, ...], stride: int, data_type: TensorDat
     (dispatch,) = lower(desc, GPU).dispatches
     found = {**dict(dispatch.kernel.constants), "LANES": int(dict(dispatch.kernel.variant)["LANES"])}
     assert {name: found[name] for name in wanted} == wanted
+
+
+@pytest.mark.parametrize(("pitch", "access"), [(12, Access.GROUPS), (10, Access.ELEMENTS)])
+def test_rows_are_read_in_groups_where_each_starts_on_one(pitch: int, access: Access) -> None:
+    assert lane_access((2, 8), (pitch, 1), 1, 4) is access
 
 
 @pytest.mark.parametrize("plane", [(6, 6), (7, 7), (64, 64), (300, 300)])

@@ -123,6 +123,26 @@ def test_strided_tensors_go_by_elements() -> None:
     desc = quantize((4, 6), (1, 1), strides=(7, 1))
     assert possible_rules(desc, GPU) == ["elements"]
     assert dict(dispatch(desc).kernel.variant)["LANES"] == "1"
+    packed = quantize((4, 6), (1, 1))
+    for name in ("input_tensor", "output_tensor"):
+        assert possible_rules(packed.replace(**{name: getattr(desc, name)}), GPU) == ["elements"], "one of both is enough"
+
+
+def test_scales_that_start_anywhere_are_read_one_by_one() -> None:
+    """Rows of a table of 4x48 that is part of a wider one: its groups of 16 are no words."""
+    for pitch, found in ((64, (ONE, GROUPS)), (49, (ANY, 0))):
+        desc = quantize((4, 48), (4, 48))
+        wide = tuple(
+            replace(tensor, strides=(pitch, 1), total_tensor_size_in_bytes=0) for tensor in desc.quantization_tensors
+        )
+        made = constants(desc.replace(quantization_tensors=wide))
+        assert (made["ROWS"], made["SCALE_MODE"]) == found
+
+
+@pytest.mark.parametrize(("elements", "items"), [(2**17, 2), (2**17 - 4, 1)])
+def test_groups_of_four_go_two_by_two_from_four_waves_on(elements: int, items: int) -> None:
+    assert GPU.model.invocations(4) == 2**17
+    assert constants(dequantize((elements,), (1,)))["ITEMS"] == items
 
 
 def test_a_word_of_a_4_bit_output_has_one_writer() -> None:

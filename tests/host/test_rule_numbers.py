@@ -11,9 +11,18 @@ import dmlvk
 from dmlvk import TensorDataType, TensorDesc
 from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
 from dmlvk.devices.model import H200
+from dmlvk.kernels.block_quantized.rules import (
+    BLOCK_GEMM,
+    NORMALIZED_BLOCK_GEMM,
+    BlockProblem,
+    NormalizedProblem,
+    matrix_parts,
+)
 from dmlvk.kernels.common.rule import Rule
 from dmlvk.kernels.common.shapes import Coalesced
+from dmlvk.kernels.convolution.rules import CONVOLUTION
 from dmlvk.kernels.elementwise.rules import tiles_pay
+from dmlvk.kernels.integer.rules import INTEGER, IntegerProblem
 from dmlvk.kernels.linear_attention.rules import LinearAttentionProblem
 from dmlvk.kernels.lowering import explain
 from dmlvk.kernels.normalization_gradient.rules import BatchGradientProblem
@@ -170,3 +179,59 @@ def test_a_row_that_starts_anywhere_is_reduced_in_words_from_four_on(elements: i
 def test_an_accumulator_in_memory_is_a_number_with_its_compensation_or_place(data_type: TensorDataType, nbytes: int) -> None:
     problem = SimpleNamespace(data_type=data_type)
     assert ReductionProblem.partial_bytes.fget(problem) == nbytes  # type: ignore[attr-defined]
+
+
+WITH_DOT = dataclasses.replace(GPU, features=GPU.features | {"integer_dot_product"})
+
+
+def _blocks(rows: int, columns: int, depth: int) -> BlockProblem:
+    """A product with weights in Q4_0."""
+    return BlockProblem(rows, columns, depth, nbytes=columns * depth * 9 // 16, is_half=False, whole=True, totals=0)
+
+
+@pytest.mark.parametrize(
+    ("columns", "depth", "dot", "vector"), [(4096, 4096, 8, 6), (1024, 1024, 41, 35), (8192, 128, 9, 8)]
+)
+def test_matrices_unpack_weights_from_so_many_rows(columns: int, depth: int, dot: int, vector: int) -> None:
+    """Fewer without dot products, and more where parts of sums wait to be added; sums of 128 terms have no parts."""
+    pays = named(BLOCK_GEMM, "cooperative").when
+    for caps, rows in ((WITH_DOT, dot), (GPU, vector)):
+        assert pays(_blocks(rows, columns, depth), caps)
+        assert not pays(_blocks(rows - 1, columns, depth), caps)
+
+
+@pytest.mark.parametrize(("rows", "parts"), [(32, 3), (33, 1)])
+def test_up_to_32_rows_each_processor_has_eight_workgroups_of_weights(rows: int, parts: int) -> None:
+    assert matrix_parts(rows, 128 * 132, 4096, GPU).parts == parts
+
+
+@pytest.mark.parametrize(("halves", "joins"), [(1, False), (2, True)])
+def test_a_gate_leaves_half_as_many_workgroups_that_normalize(halves: int, joins: bool) -> None:
+    """The columns behind the gate are as many, and those of both halves share the invocations."""
+    problem = NormalizedProblem(
+        product=_blocks(1, 3840, 8192), quads=960, halves=halves, packed=True, row_bytes=8, bound=2**20
+    )
+    assert named(NORMALIZED_BLOCK_GEMM, "joined").when(problem, WITH_DOT) == joins
+
+
+def test_weights_that_no_binding_holds_are_not_normalized_for() -> None:
+    problem = NormalizedProblem(
+        product=_blocks(1, 3840, 4096), quads=960, halves=1, packed=True, row_bytes=4, bound=GPU.storage_buffer_bytes
+    )
+    possible = named(NORMALIZED_BLOCK_GEMM, "joined").possible
+    assert possible(problem, WITH_DOT)
+    assert not possible(dataclasses.replace(problem, bound=problem.bound + 1), WITH_DOT)
+    assert not possible(dataclasses.replace(problem, packed=False), WITH_DOT)
+
+
+@pytest.mark.parametrize(("registers", "possible"), [(208, True), (209, False), (None, False)])
+def test_depthwise_lanes_take_208_registers_at_most(registers: int | None, possible: bool) -> None:
+    problem = SimpleNamespace(lane_registers=registers)
+    assert named(CONVOLUTION, "depthwise_lanes").possible(problem, GPU) == possible
+
+
+@pytest.mark.parametrize(("lines", "groups", "possible"), [(64, 2, True), (65, 2, False), (64, 3, False)])
+def test_packing_has_32_lines_a_workgroup_and_groups_along_z(lines: int, groups: int, possible: bool) -> None:
+    problem = IntegerProblem(lines, 64, 64, taps=1, groups=groups, input_lines=64, exact=True, plain=True, segment=0)
+    caps = dataclasses.replace(GPU, workgroup_counts=(4, 2, 2))
+    assert named(INTEGER, "tiled").possible(problem, caps) == possible

@@ -3,30 +3,32 @@
 // A workgroup has TILE_ROWS rows of a head of keys, each of its subgroups SUB_ROWS of them, and walks that head's keys,
 // TILE_KEYS at a time, as attention_tiles does: scores, peaks and weights of a tile, then sums of weighted values.
 //
-// A peak need not be the highest score, only near it: it is raised when a score is more than 8 above, so that weights stay
-// below 2^8 in float16, and sums are brought to a new peak a few times only instead of with every tile.
-//
 // Where an element of a matrix lies among a subgroup's invocations is the device's secret.
 // REDUCTIONS 0: scores go through shared memory, where a row is one invocation's (or that of SUBGROUP / SUB_ROWS
-// neighbours), and come back as weights in float16, in the same place. The factors that bring sums to a new peak become a
-// matrix by a load with a stride of 0, which repeats a column; being of the sums' own kind it has a row's factor wherever
-// the sums have an element of that row.
+// neighbours), and come back as weights in float16, in the same place. A peak need not be the highest score, only near it:
+// it is raised when a score is more than 8 above, so that weights stay below 2^8 in float16, and sums are brought to a new
+// peak a few times only instead of with every tile. The factors that do so become a matrix by a load with a stride of 0,
+// which repeats a column; being of the sums' own kind it has a row's factor wherever the sums have an element of that row.
 // REDUCTIONS 1: VK_NV_cooperative_matrix2 finds the highest of a row in all its places, tells an element its row and
-// column, and makes the weights a left factor where they are. Peaks and totals are matrices, too; totals are added up over
-// rows at the end.
+// column, and makes the weights a left factor where they are. Starts and totals are matrices, too; totals are added up over
+// rows at the end. A row's start is minus its peak, counted in products where PLAIN: the products are added to it, so that a
+// weight is one multiplication and one exp2, and only TOGETHER columns of matrices of scores live at a time. The peak is
+// that of the first tile where a row sees a key. A tile whose weights grow too large for float16 is done again with
+// higher peaks, and sums are brought to these.
 //
 // Shared memory, in words of 8 float16 or 4 float32: a tile of keys, one of values, the scores of all rows (with REDUCTIONS
-// in the tiles' place, at the end); queries, unless HOLD_QUERIES, which keeps them in matrices. Rows are padded by a word
-// against bank conflicts. Values are on their way from memory, in registers, while scores are made, and the next keys while
-// values are added, so that two barriers a tile are enough.
+// in the tiles' place, at the end); the bias of scores; the columns of queries behind the first HELD, which stay in
+// matrices. Rows are padded by a word against bank conflicts. Values are on their way from memory, in registers, while
+// scores are made, and the next keys while values are added, so that two barriers a tile are enough.
 // Bindings: Q, K, V, BIAS, MASK, RELATIVE, LENGTHS, SINKS read, Y written; PARTIALS written instead where SPLIT, as by
 // attention_tiles.
 // Constants: LOCAL_SIZE_X invocations in subgroups of SUBGROUP; TILE_ROWS, SUB_ROWS, at most SUBGROUP; TILE_KEYS; HEAD,
 // VALUE: head_size and value_size rounded up to whole matrices of MAT_M x MAT_N x MAT_K, the sizes that the device
-// multiplies; HOLD_QUERIES.
+// multiplies; HELD, whole matrices of columns; TOGETHER, which divides TILE_KEYS / MAT_N; RELATIVE_WORDS, where rows of
+// RELATIVE consist of aligned words; PLAIN, where scores, but for RELATIVE, are products times a scale that is not tiny; SPLIT.
 // Grid: x over tiles of rows, y over (batch entry, head of keys), z over parts of the keys.
 //
-// Rows of Q, K, V and Y consist of aligned words, and no bias is added to them. What lies behind the last key counts as 0
+// Rows of Q, K, V and Y consist of aligned words, and no BIAS is added to them. What lies behind the last key counts as 0
 // with a weight of 0.
 
 #pragma use_vulkan_memory_model
@@ -36,6 +38,7 @@
 layout(set = 0, binding = BINDING_Q, std430) readonly buffer QWords { uvec4 q_words[]; };
 layout(set = 0, binding = BINDING_K, std430) readonly buffer KWords { uvec4 k_words[]; };
 layout(set = 0, binding = BINDING_V, std430) readonly buffer VWords { uvec4 v_words[]; };
+layout(set = 0, binding = BINDING_RELATIVE, std430) readonly buffer RelativeWords { uvec4 relative_words[]; };
 layout(set = 0, binding = BINDING_Y, std430) writeonly buffer YWords { uvec4 y_words[]; };
 layout(set = 0, binding = BINDING_PARTIALS, std430) writeonly buffer Partials { float partials[]; };
 layout(set = 0, binding = BINDING_PARTIALS, std430) writeonly buffer PartialQuads { vec4 partial_quads[]; };
@@ -43,8 +46,16 @@ layout(set = 0, binding = BINDING_PARTIALS, std430) writeonly buffer PartialQuad
 const uint HEAD_WORDS = HEAD / 8;
 const uint VALUE_WORDS = VALUE / 8;
 const uint HEAD_PITCH = HEAD_WORDS + 1;
+const uint HELD_BLOCKS = HELD / MAT_K;
+const uint REST_WORDS = (HEAD - HELD) / 8; // of a row of queries, in shared memory
+const uint REST_PITCH = REST_WORDS + 1;
 const uint VALUE_PITCH = VALUE_WORDS + 1;
-const uint SCORE_PITCH = TILE_KEYS / 4 + 1;
+#if REDUCTIONS
+const uint SCORE_COLUMNS = TILE_KEYS < 32 ? TILE_KEYS : 32; // that pass through shared memory at once
+#else
+const uint SCORE_COLUMNS = TILE_KEYS;
+#endif
+const uint SCORE_PITCH = SCORE_COLUMNS / 4 + 1;
 const uint BLOCKS_M = SUB_ROWS / MAT_M;
 const uint BLOCKS_K = HEAD / MAT_K;
 const uint BLOCKS_N = TILE_KEYS / MAT_N;
@@ -56,7 +67,9 @@ const uint UNITS = TILE_KEYS / 8 / SHARERS;  // groups of 8 keys that each has
 const uint VALUES_AT = TILE_KEYS * HEAD_PITCH;
 const uint TILES_SIZE = VALUES_AT + TILE_KEYS * VALUE_PITCH;
 const uint SCORES_SIZE = TILE_ROWS * SCORE_PITCH;
-const uint QUERIES_SIZE = TILE_ROWS * HEAD_PITCH;
+const uint BIAS_PITCH = TILE_KEYS / 8 + 1;
+const uint BIAS_SIZE = HAS_RELATIVE != 0 ? TILE_ROWS * BIAS_PITCH : 0;
+const uint REST_SIZE = REST_WORDS != 0 ? TILE_ROWS * REST_PITCH : 0;
 #if REDUCTIONS
 const uint SCORES_AT = 0;
 const uint WORK_SIZE = TILES_SIZE > SCORES_SIZE ? TILES_SIZE : SCORES_SIZE;
@@ -64,8 +77,13 @@ const uint WORK_SIZE = TILES_SIZE > SCORES_SIZE ? TILES_SIZE : SCORES_SIZE;
 const uint SCORES_AT = TILES_SIZE;
 const uint WORK_SIZE = TILES_SIZE + SCORES_SIZE;
 #endif
-const uint QUERIES_AT = HOLD_QUERIES != 0 ? 0 : WORK_SIZE;
-const uint MEMORY = HOLD_QUERIES == 0 ? WORK_SIZE + QUERIES_SIZE : QUERIES_SIZE > WORK_SIZE ? QUERIES_SIZE : WORK_SIZE;
+const uint BIAS_AT = WORK_SIZE;
+const uint REST_AT = BIAS_AT + BIAS_SIZE;
+const uint MEMORY = REST_AT + REST_SIZE;
+// Matrices of queries on their way to registers lie where tiles will, as many of a row at once as there is room for.
+const uint PASSING = (WORK_SIZE / TILE_ROWS - 1) / (MAT_K / 8);
+const uint PASSING_BLOCKS = PASSING < HELD_BLOCKS ? PASSING : HELD_BLOCKS;
+const uint PASSING_PITCH = PASSING_BLOCKS * MAT_K / 8 + 1;
 shared uvec4 memory[MEMORY];
 #if !REDUCTIONS
 shared float row_numbers[TILE_ROWS];
@@ -75,6 +93,11 @@ const uint KEY_STAGED = (TILE_KEYS * HEAD_WORDS + LOCAL_SIZE_X - 1) / LOCAL_SIZE
 const uint VALUE_STAGED = (TILE_KEYS * VALUE_WORDS + LOCAL_SIZE_X - 1) / LOCAL_SIZE_X;
 uvec4 staged_keys[KEY_STAGED];
 uvec4 staged_values[VALUE_STAGED];
+const uint QUERY_STAGED = (TILE_ROWS * HEAD_WORDS + LOCAL_SIZE_X - 1) / LOCAL_SIZE_X;
+const uint BIAS_WORDS = TILE_KEYS / 8;
+const uint BIAS_STAGED = (SUB_ROWS * BIAS_WORDS + SUBGROUP - 1) / SUBGROUP;
+uvec4 staged_bias[BIAS_STAGED];
+uint bias_places[BIAS_STAGED]; // where their rows start, in elements
 
 // Of scores, and of sums.
 #define SCORES coopmat<float, gl_ScopeSubgroup, MAT_M, MAT_N, gl_MatrixUseAccumulator>
@@ -82,16 +105,35 @@ uvec4 staged_values[VALUE_STAGED];
 #define RIGHT coopmat<float16_t, gl_ScopeSubgroup, MAT_K, MAT_N, gl_MatrixUseB>
 
 const float HEADROOM = 8.0; // of a score above its row's peak
+#if REDUCTIONS
+#define HALVES coopmat<float16_t, gl_ScopeSubgroup, MAT_M, MAT_N, gl_MatrixUseAccumulator>
+const float MOST_WEIGHT = 16384.0;
+const float NO_PEAK = 1.25e-38; // as a start: no number that matters
+SCORES starts[BLOCKS_M];
+SCORES scores[BLOCKS_M][TOGETHER];
+SCORES totals[BLOCKS_M];
+SCORES tile_totals[BLOCKS_M];
+bool peaks_missing = true;
+float unit;             // of products, in powers of 2
+float products_in_unit; // the reciprocal
+#endif
+LEFT queries[BLOCKS_M][BLOCKS_K];
+LEFT weights[BLOCKS_M][BLOCKS_W];
+SCORES sums[BLOCKS_M][BLOCKS_V];
 
 Sequence sequence;
 uint key_head;
 uint own_first; // row of the subgroup's, of all rows
-uint block_row; // of the matrix at hand, counted from there
-uint block_key;
+uint own_rows;  // where these start in the tile
 
 void subgroup_barrier() {
     controlBarrier(gl_ScopeSubgroup, gl_ScopeSubgroup, gl_StorageSemanticsShared, gl_SemanticsAcquireRelease);
 }
+
+// A condition of the whole subgroup, as one that its compiler knows to be that. NVIDIA's driver makes wrong code of matrices
+// in branches that it cannot prove uniform: H100, driver 580.159, other bits in one of 12 runs. Nor may `inside` be such an OR in
+// each round: the last tile then counted as inside in three of 136 combinations of shapes and heads.
+bool in_subgroup(bool condition) { return subgroupOr(uint(condition)) != 0; }
 
 uint head_of(uint row) { return key_head * p.group + row % p.group; }
 
@@ -133,32 +175,226 @@ void share_values(uint first_key) {
     }
 }
 
-void share_queries(uint first_row, uint rows) {
-    for (uint e = gl_LocalInvocationIndex; e < TILE_ROWS * HEAD_WORDS; e += LOCAL_SIZE_X) {
+// The queries: what stays in shared memory, and what becomes matrices.
+void take_queries(uint first_row, uint rows) {
+    uvec4 staged[QUERY_STAGED];
+    [[unroll]] for (uint i = 0; i < QUERY_STAGED; ++i) {
+        const uint e = min(i * LOCAL_SIZE_X + gl_LocalInvocationIndex, TILE_ROWS * HEAD_WORDS - 1);
         const uint row = min(first_row + e / HEAD_WORDS, rows - 1);
-        const uint d = 8 * (e % HEAD_WORDS);
         const uint start = BYTE_OFFSET_Q / T_BYTES + q_start(sequence, row / p.group, head_of(row));
-        const uint element = start + min(d, p.head_size - 8);
-        memory[QUERIES_AT + e / HEAD_WORDS * HEAD_PITCH + d / 8] = d < p.head_size ? q_words[element / 8] : uvec4(0);
+        staged[i] = q_words[(start + min(8 * (e % HEAD_WORDS), p.head_size - 8)) / 8];
+    }
+    [[unroll]] for (uint i = 0; i < QUERY_STAGED; ++i) {
+        const uint word = (i * LOCAL_SIZE_X + gl_LocalInvocationIndex) % HEAD_WORDS;
+        if (8 * word >= p.head_size) staged[i] = uvec4(0);
+    }
+    [[unroll]] for (uint first = 0; first < HELD_BLOCKS; first += PASSING_BLOCKS) {
+        const uint first_word = first * MAT_K / 8;
+        if (first != 0) barrier();
+        [[unroll]] for (uint i = 0; i < QUERY_STAGED; ++i) {
+            const uint e = i * LOCAL_SIZE_X + gl_LocalInvocationIndex;
+            const uint word = e % HEAD_WORDS - first_word;
+            if (e < TILE_ROWS * HEAD_WORDS && word < PASSING_PITCH - 1)
+                memory[e / HEAD_WORDS * PASSING_PITCH + word] = staged[i];
+        }
+        barrier();
+        [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m)
+            [[unroll]] for (uint b = 0; b < PASSING_BLOCKS && first + b < HELD_BLOCKS; ++b)
+                coopMatLoad(queries[m][first + b], memory, (own_rows + m * MAT_M) * PASSING_PITCH + b * MAT_K / 8,
+                            PASSING_PITCH, gl_CooperativeMatrixLayoutRowMajor);
+    }
+    if (REST_WORDS != 0)
+        [[unroll]] for (uint i = 0; i < QUERY_STAGED; ++i) {
+            const uint e = i * LOCAL_SIZE_X + gl_LocalInvocationIndex;
+            const uint word = e % HEAD_WORDS;
+            if (e < TILE_ROWS * HEAD_WORDS && word >= HELD / 8)
+                memory[REST_AT + e / HEAD_WORDS * REST_PITCH + word - HELD / 8] = staged[i];
+        }
+    barrier();
+}
+
+// The subgroup's rows of the bias, a tile of keys. Places behind an end are clamped, and count for nothing.
+void place_bias(uint rows) {
+    [[unroll]] for (uint i = 0; i < BIAS_STAGED; ++i) {
+        const uint e = i * SUBGROUP + gl_SubgroupInvocationID;
+        const uint row = min(own_first + e / BIAS_WORDS, rows - 1);
+        bias_places[i] = BYTE_OFFSET_RELATIVE / T_BYTES + sequence.entry * p.relative_strides[0] +
+                         head_of(row) * p.relative_strides[1] + row / p.group * p.relative_strides[2];
     }
 }
 
-// The score of a row and a key in powers of 2.
+void fetch_bias(uint first_key) {
+    [[unroll]] for (uint i = 0; i < BIAS_STAGED; ++i) {
+        const uint key = first_key + 8 * ((i * SUBGROUP + gl_SubgroupInvocationID) % BIAS_WORDS);
+        if (RELATIVE_WORDS != 0) {
+            staged_bias[i] = relative_words[(bias_places[i] + min(key, p.keys - 8)) / 8];
+        } else {
+            [[unroll]] for (uint e = 0; e < 8; e += 2) {
+                f16vec2 pair;
+                pair.x = relative[bias_places[i] + min(key + e, p.keys - 1) * p.relative_strides[3]];
+                pair.y = relative[bias_places[i] + min(key + e + 1, p.keys - 1) * p.relative_strides[3]];
+                staged_bias[i][e / 2] = packFloat2x16(pair);
+            }
+        }
+    }
+}
+
+void share_bias() {
+    [[unroll]] for (uint i = 0; i < BIAS_STAGED; ++i) {
+        const uint e = i * SUBGROUP + gl_SubgroupInvocationID;
+        if (e < SUB_ROWS * BIAS_WORDS)
+            memory[BIAS_AT + (own_rows + e / BIAS_WORDS) * BIAS_PITCH + e % BIAS_WORDS] = staged_bias[i];
+    }
+}
+
+bool is_seen(uint row, uint j) {
+    const uint s = row / p.group;
+    return row < sequence.queries * p.group && j < keys_seen(sequence, s) && j >= first_seen(sequence, s);
+}
+
+// The score of a row and a key in powers of 2, but for the bias.
 float finished_score(uint row, uint j, float product) {
     const uint s = row / p.group;
-    const bool seen = row < sequence.queries * p.group && j < keys_seen(sequence, s) && j >= first_seen(sequence, s);
-    return seen ? LOG2_E * (scaled(product) + added(sequence, s, head_of(row), j)) : -INFINITY;
+    return is_seen(row, j) ? LOG2_E * (scaled(product) + filtered(sequence, s, head_of(row), j)) : -INFINITY;
 }
 
 #if REDUCTIONS
 float higher_of(const in float a, const in float b) { return max(a, b); }
 float sum_of(const in float a, const in float b) { return a + b; }
-float peak_of_sink(const in uint row, const in uint column, const in float unused) {
-    return LOG2_E * first_peak(head_of(own_first + block_row + row));
+float start_of_sink(const in uint row, const in uint column, const in float unused, const in uint first_row) {
+    const float peak = first_peak(head_of(first_row + row));
+    return is_infinite(peak) && peak < 0.0 ? NO_PEAK : -LOG2_E * peak * products_in_unit;
 }
-float weight_of_sink(const in uint row, const in uint column, const in float unused) { return column == 0 ? 1.0 : 0.0; }
-float finished_element(const in uint row, const in uint column, const in float product) {
-    return finished_score(own_first + block_row + row, block_key + column, product);
+float weight_of_sink(const in uint row, const in uint column, const in float unused, const in uint first_row) {
+    const float peak = first_peak(head_of(first_row + row));
+    return is_infinite(peak) && peak < 0.0 || column != 0 ? 0.0 : 1.0;
+}
+float finished_element(const in uint row, const in uint column, const in float product, const in uint first_row,
+                       const in uint first_key) {
+    return finished_score(first_row + row, first_key + column, product);
+}
+float seen_element(const in uint row, const in uint column, const in float score, const in uint first_row,
+                   const in uint first_key) {
+    return is_seen(first_row + row, first_key + column) ? score : -INFINITY;
+}
+// Makes TOGETHER columns of matrices of scores, less the peaks, in powers of 2.
+void make_scores(uint first_key, uint first_block, bool inside) {
+    [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m)
+        [[unroll]] for (uint n = 0; n < TOGETHER; ++n)
+            if (PLAIN != 0) scores[m][n] = starts[m];
+            else scores[m][n] = SCORES(0.0);
+    [[unroll]] for (uint i = 0; i < BLOCKS_K; ++i) {
+        if (i >= HELD_BLOCKS)
+            [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m)
+                coopMatLoad(queries[m][i], memory,
+                            REST_AT + (own_rows + m * MAT_M) * REST_PITCH + (i - HELD_BLOCKS) * MAT_K / 8, REST_PITCH,
+                            gl_CooperativeMatrixLayoutRowMajor);
+        [[unroll]] for (uint n = 0; n < TOGETHER; ++n) {
+            RIGHT keys;
+            coopMatLoad(keys, memory, (first_block + n) * MAT_N * HEAD_PITCH + i * MAT_K / 8, HEAD_PITCH,
+                        gl_CooperativeMatrixLayoutColumnMajor);
+            [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m) scores[m][n] = coopMatMulAdd(queries[m][i], keys, scores[m][n]);
+        }
+    }
+    [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m)
+        [[unroll]] for (uint n = 0; n < TOGETHER; ++n) {
+            const uint block_row = own_first + m * MAT_M;
+            const uint block_key = first_key + (first_block + n) * MAT_N;
+            if (PLAIN == 0) {
+                coopMatPerElementNV(scores[m][n], scores[m][n], finished_element, block_row, block_key);
+                [[unroll]] for (uint e = 0; e < scores[m][n].length(); ++e)
+                    scores[m][n][e] = fma(starts[m][e], unit, scores[m][n][e]);
+            } else {
+                [[unroll]] for (uint e = 0; e < scores[m][n].length(); ++e) scores[m][n][e] *= unit;
+            }
+            if (HAS_RELATIVE != 0) {
+                HALVES halves;
+                coopMatLoad(halves, memory,
+                            BIAS_AT + (own_rows + m * MAT_M) * BIAS_PITCH + (first_block + n) * MAT_N / 8, BIAS_PITCH,
+                            gl_CooperativeMatrixLayoutRowMajor);
+                const SCORES biases = SCORES(halves);
+                [[unroll]] for (uint e = 0; e < biases.length(); ++e)
+                    scores[m][n][e] = fma(LOG2_E, biases[e], scores[m][n][e]);
+            }
+            if ((PLAIN != 0 || HAS_RELATIVE != 0) && !inside)
+                coopMatPerElementNV(scores[m][n], scores[m][n], seen_element, block_row, block_key);
+        }
+}
+
+// Finds the highest scores of a tile, in the place of its totals.
+void find_highest(uint first_key, bool inside) {
+    [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m) tile_totals[m] = SCORES(-INFINITY);
+    [[unroll]] for (uint first = 0; first < BLOCKS_N; first += TOGETHER) {
+        make_scores(first_key, first, inside);
+        [[unroll]] for (uint n = 0; n < TOGETHER; ++n)
+            [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m)
+                [[unroll]] for (uint e = 0; e < tile_totals[m].length(); ++e)
+                    tile_totals[m][e] = max(tile_totals[m][e], scores[m][n][e]);
+    }
+}
+
+// Brings the peaks to the highest scores of a tile where these are higher, and sums and totals with them.
+void raise_peaks(uint first_key, bool inside) {
+    find_highest(first_key, inside);
+    bool none_left = false;
+    [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m) {
+        SCORES all_highest;
+        coopMatReduceNV(all_highest, tile_totals[m], gl_CooperativeMatrixReduceRowNV, higher_of);
+        [[unroll]] for (uint e = 0; e < all_highest.length(); ++e) {
+            const float before = starts[m][e];
+            const bool none = before == NO_PEAK;
+            const bool seen = all_highest[e] > -INFINITY;
+            const float difference = all_highest[e] * products_in_unit;
+            float after = none ? -difference : min(before - difference, before);
+            if (!seen) after = before;
+            const float factor = none || !seen ? 1.0 : exp2((after - before) * unit);
+            none_left = none_left || (none && !seen);
+            starts[m][e] = after;
+            totals[m][e] *= factor;
+            [[unroll]] for (uint n = 0; n < BLOCKS_V; ++n) sums[m][n][e] *= factor;
+        }
+    }
+    peaks_missing = in_subgroup(none_left);
+}
+
+// Makes the weights of a tile, which may be too large for float16.
+void weigh(uint first_key, bool inside) {
+    [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m) tile_totals[m] = SCORES(0.0);
+    [[unroll]] for (uint first = 0; first < BLOCKS_N; first += TOGETHER) {
+        make_scores(first_key, first, inside);
+        [[unroll]] for (uint n = 0; n < TOGETHER; ++n)
+            [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m) {
+                [[unroll]] for (uint e = 0; e < scores[m][n].length(); ++e) {
+                    const float weight = exp2(scores[m][n][e]);
+                    scores[m][n][e] = weight;
+                    tile_totals[m][e] += weight;
+                }
+                weights[m][first + n] = LEFT(scores[m][n]);
+            }
+    }
+}
+
+// Makes the weights of a tile. Where there is no peak yet, or weights grow too large, the peaks are raised first.
+void make_weights(uint first_key, bool inside) {
+    bool raising = peaks_missing;
+    bool checked = true;
+    [[dont_unroll]] while (true) {
+        if (raising) {
+            raise_peaks(first_key, inside);
+            raising = false;
+            checked = false;
+        }
+        // Two copies: without the test in each block of scores the first is faster.
+        if (inside) weigh(first_key, true);
+        else weigh(first_key, false);
+        if (!checked) break;
+        float largest = 0.0;
+        [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m)
+            [[unroll]] for (uint e = 0; e < tile_totals[m].length(); ++e) largest = max(largest, tile_totals[m][e]);
+        raising = in_subgroup(largest > MOST_WEIGHT);
+        if (!raising) break;
+    }
+    [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m) totals[m] += tile_totals[m];
 }
 #endif
 
@@ -167,36 +403,50 @@ void main() {
     key_head = gl_WorkGroupID.y - entry * p.key_heads;
     sequence = sequence_of(entry);
     const uint rows = sequence.queries * p.group;
-    const uint first_row = gl_WorkGroupID.x * TILE_ROWS;
+    // The workgroups with most keys come first.
+    const uint row_tile = LENGTHS == LENGTHS_NONE ? gl_WorkGroupID.x : gl_NumWorkGroups.x - 1 - gl_WorkGroupID.x;
+    const uint first_row = row_tile * TILE_ROWS;
     if (first_row >= rows) return;
     const uint last_row = min(first_row + TILE_ROWS, rows) - 1;
     const uint part_keys = p.part_tiles * TILE_KEYS;
     const uint start_of_part = SPLIT != 0 ? gl_WorkGroupID.z * part_keys : 0;
-    const uint start_key = max(start_of_part, first_seen(sequence, first_row / p.group) / TILE_KEYS * TILE_KEYS);
+    uint start_key = max(start_of_part, first_seen(sequence, first_row / p.group) / TILE_KEYS * TILE_KEYS);
     const uint end_of_keys = keys_seen(sequence, last_row / p.group);
-    const uint end_key = SPLIT != 0 ? min(end_of_keys, start_of_part + part_keys) : end_of_keys;
-    const uint seen_by_all = keys_seen(sequence, first_row / p.group);
-    const uint seen_from = first_seen(sequence, last_row / p.group);
+    uint end_key = SPLIT != 0 ? min(end_of_keys, start_of_part + part_keys) : end_of_keys;
     const bool first_part = SPLIT == 0 || gl_WorkGroupID.z == 0;
-    const bool scores_are_products = CAPPED == 0 && HAS_RELATIVE == 0 && MASK_BOUNDS == MASK_BOUNDS_NONE && MASK_BOOLEAN == 0;
-    const uint own_rows = gl_SubgroupID * SUB_ROWS; // of the tile
+    uint seen_by_all = keys_seen(sequence, first_row / p.group);
+    uint seen_from = first_seen(sequence, last_row / p.group);
+#if REDUCTIONS
+    // Known to be the subgroup's, as with in_subgroup. Without lengths, which are in memory, the compiler knows that itself,
+    // and heads of 80 take 125 us instead of 224 (H100, 16 heads of 2048 rows).
+    if (LENGTHS != LENGTHS_NONE) {
+        start_key = subgroupMax(start_key);
+        end_key = subgroupMax(end_key);
+        seen_by_all = subgroupMin(seen_by_all);
+        seen_from = subgroupMax(seen_from);
+    }
+#endif
+    own_rows = gl_SubgroupID * SUB_ROWS;
     own_first = first_row + own_rows;
     // Without rows a subgroup only helps to stage, where such are many: the branch costs 8 % of whole tiles. Where there are
     // barriers of a subgroup in between it goes through all the same, because lavapipe has them wait for the whole workgroup.
-    const bool has_rows = REDUCTIONS == 0 || SPLIT == 0 || own_first < rows;
+    const bool has_rows = REDUCTIONS == 0 || SPLIT == 0 || in_subgroup(own_first < rows);
     const uint scores_at = SCORES_AT + own_rows * SCORE_PITCH;
     const float scale = p.scale * LOG2_E;
 
+    if (start_key < end_key) fetch_keys(start_key);
+    take_queries(first_row, rows);
+    if (HAS_RELATIVE != 0) place_bias(rows);
 #if REDUCTIONS
-    SCORES peaks[BLOCKS_M];
-    SCORES totals[BLOCKS_M];
+    unit = PLAIN != 0 ? scale : 1.0;
+    products_in_unit = 1.0 / unit;
     [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m) {
-        peaks[m] = SCORES(-INFINITY);
+        starts[m] = SCORES(NO_PEAK);
         totals[m] = SCORES(0.0);
         if (HAS_SINKS != 0 && first_part) {
-            block_row = m * MAT_M;
-            coopMatPerElementNV(peaks[m], peaks[m], peak_of_sink);
-            coopMatPerElementNV(totals[m], totals[m], weight_of_sink);
+            const uint block_row = own_first + m * MAT_M;
+            coopMatPerElementNV(starts[m], starts[m], start_of_sink, block_row);
+            coopMatPerElementNV(totals[m], totals[m], weight_of_sink, block_row);
         }
     }
 #else
@@ -207,31 +457,25 @@ void main() {
     float total = first_part && sharer == 0 ? first_weights() : 0.0;
 #endif
 
-    share_queries(first_row, rows);
-    barrier();
-    LEFT queries[BLOCKS_M][BLOCKS_K];
-    if (HOLD_QUERIES != 0) {
-        [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m)
-            [[unroll]] for (uint i = 0; i < BLOCKS_K; ++i)
-                coopMatLoad(queries[m][i], memory, QUERIES_AT + (own_rows + m * MAT_M) * HEAD_PITCH + i * MAT_K / 8, HEAD_PITCH,
-                            gl_CooperativeMatrixLayoutRowMajor);
-        barrier();
-    }
-    SCORES sums[BLOCKS_M][BLOCKS_V];
     [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m)
         [[unroll]] for (uint n = 0; n < BLOCKS_V; ++n) sums[m][n] = SCORES(0.0);
-    if (start_key < end_key) {
-        fetch_keys(start_key);
-        share_keys();
-    }
+    if (start_key < end_key) share_keys();
 
     [[dont_unroll]] for (uint first_key = start_key; first_key < end_key; first_key += TILE_KEYS) {
-        // Whether scores are products times a scale that does not change which is the highest.
-        const bool plain = scores_are_products && scale >= 0.0 && first_key + TILE_KEYS <= seen_by_all &&
-                           first_key >= seen_from;
+        const bool inside = first_key + TILE_KEYS <= seen_by_all && first_key >= seen_from;
         fetch_values(first_key);
+        if (HAS_RELATIVE != 0) fetch_bias(first_key);
         barrier();
-        LEFT weights[BLOCKS_M][BLOCKS_W];
+#if REDUCTIONS
+        if (has_rows) {
+            if (HAS_RELATIVE != 0) {
+                share_bias();
+                subgroup_barrier();
+            }
+            make_weights(first_key, inside);
+        }
+#else
+        const bool plain = PLAIN != 0 && inside;
         bool raised = false;
         if (has_rows) {
             SCORES scores[BLOCKS_M][BLOCKS_N];
@@ -242,55 +486,15 @@ void main() {
                     coopMatLoad(keys, memory, n * MAT_N * HEAD_PITCH + i * MAT_K / 8, HEAD_PITCH,
                                 gl_CooperativeMatrixLayoutColumnMajor);
                     [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m) {
-                        if (HOLD_QUERIES == 0)
-                            coopMatLoad(queries[m][i], memory, QUERIES_AT + (own_rows + m * MAT_M) * HEAD_PITCH + i * MAT_K / 8,
-                                        HEAD_PITCH, gl_CooperativeMatrixLayoutRowMajor);
+                        if (i >= HELD_BLOCKS)
+                            coopMatLoad(queries[m][i], memory,
+                                        REST_AT + (own_rows + m * MAT_M) * REST_PITCH + (i - HELD_BLOCKS) * MAT_K / 8, REST_PITCH,
+                                        gl_CooperativeMatrixLayoutRowMajor);
                         scores[m][n] = coopMatMulAdd(queries[m][i], keys, scores[m][n]);
                     }
                 }
             }
-#if REDUCTIONS
-            const float unfinished = plain ? scale : 1.0;
-            SCORES highest[BLOCKS_M];
-            [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m) {
-                [[unroll]] for (uint n = 0; n < BLOCKS_N; ++n) {
-                    if (!plain) {
-                        block_row = m * MAT_M;
-                        block_key = first_key + n * MAT_N;
-                        coopMatPerElementNV(scores[m][n], scores[m][n], finished_element);
-                    }
-                }
-                highest[m] = scores[m][0];
-                [[unroll]] for (uint n = 1; n < BLOCKS_N; ++n)
-                    [[unroll]] for (uint e = 0; e < highest[m].length(); ++e)
-                        highest[m][e] = max(highest[m][e], scores[m][n][e]);
-                [[unroll]] for (uint e = 0; e < highest[m].length(); ++e) {
-                    highest[m][e] *= unfinished;
-                    raised = raised || highest[m][e] > peaks[m][e] + HEADROOM;
-                }
-            }
-            if (subgroupOr(uint(raised)) != 0) {
-                [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m) {
-                    SCORES all_highest;
-                    coopMatReduceNV(all_highest, highest[m], gl_CooperativeMatrixReduceRowNV, higher_of);
-                    [[unroll]] for (uint e = 0; e < all_highest.length(); ++e) {
-                        const float higher = max(peaks[m][e], all_highest[e]);
-                        const float factor = exp2(peaks[m][e] - subtracted(higher));
-                        peaks[m][e] = higher;
-                        totals[m][e] *= factor;
-                        [[unroll]] for (uint n = 0; n < BLOCKS_V; ++n) sums[m][n][e] *= factor;
-                    }
-                }
-            }
-            [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m)
-                [[unroll]] for (uint n = 0; n < BLOCKS_N; ++n) {
-                    [[unroll]] for (uint e = 0; e < totals[m].length(); ++e) {
-                        scores[m][n][e] = exp2(fma(scores[m][n][e], unfinished, -subtracted(peaks[m][e])));
-                        totals[m][e] += scores[m][n][e];
-                    }
-                    weights[m][n] = LEFT(scores[m][n]);
-                }
-#else
+            if (HAS_RELATIVE != 0) share_bias();
             [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m)
                 [[unroll]] for (uint n = 0; n < BLOCKS_N; ++n)
                     coopMatStore(scores[m][n], memory, scores_at + m * MAT_M * SCORE_PITCH + n * MAT_N / 4, SCORE_PITCH,
@@ -305,6 +509,10 @@ void main() {
                     const float product = uintBitsToFloat(word);
                     finished[u][e] =
                         plain ? scale * product : finished_score(first_row + own_row, first_key + 8 * unit + e, product);
+                    if (HAS_RELATIVE != 0 && (plain || finished[u][e] > -INFINITY)) {
+                        const uint pair = memory[BIAS_AT + own_row * BIAS_PITCH + unit][e / 2];
+                        finished[u][e] = fma(LOG2_E, unpackHalf2x16(pair)[e % 2], finished[u][e]);
+                    }
                     highest = max(highest, finished[u][e]);
                 }
             }
@@ -313,7 +521,7 @@ void main() {
             const float higher = highest > peak + HEADROOM ? highest : peak;
             const float base = subtracted(higher);
             const float factor = higher == peak ? 1.0 : exp2(peak - base);
-            raised = subgroupOr(uint(higher != peak)) != 0;
+            raised = in_subgroup(higher != peak);
             peak = higher;
             total *= factor;
             // Every element of a row is read before any is overwritten.
@@ -328,8 +536,8 @@ void main() {
                 memory[SCORES_AT + own_row * SCORE_PITCH + u * SHARERS + sharer] = word;
             }
             if (sharer == 0) row_numbers[own_row] = factor;
-#endif
         }
+#endif
         share_values(first_key);
         barrier();
         if (first_key + TILE_KEYS < end_key) fetch_keys(first_key + TILE_KEYS);
@@ -381,20 +589,22 @@ void main() {
     if (SPLIT != 0) {
         const uint summaries = BYTE_OFFSET_PARTIALS / 4 + p.summaries;
 #if REDUCTIONS
-        [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m) {
-            const uint at = scores_at + m * MAT_M * SCORE_PITCH;
-            coopMatStore(peaks[m], memory, at, SCORE_PITCH, gl_CooperativeMatrixLayoutRowMajor);
-            coopMatStore(shares[m], memory, at + MAT_N / 4, SCORE_PITCH, gl_CooperativeMatrixLayoutRowMajor);
-        }
-        subgroup_barrier();
         const uint line = gl_SubgroupInvocationID;
         const bool summarizes = line < SUB_ROWS && own_first + line < rows;
-        float peak = 0.0;
-        float total = 0.0;
-        if (summarizes) {
-            peak = uintBitsToFloat(memory[scores_at + line * SCORE_PITCH].x);
-            total = uintBitsToFloat(memory[scores_at + line * SCORE_PITCH + MAT_N / 4].x);
+        // One after the other through the same place, because a row of it may be no wider than one matrix.
+        [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m) {
+            // Where no key was seen there is no peak, either.
+            [[unroll]] for (uint e = 0; e < starts[m].length(); ++e)
+                starts[m][e] = starts[m][e] == NO_PEAK ? -INFINITY : -starts[m][e] * unit;
+            coopMatStore(starts[m], memory, scores_at + m * MAT_M * SCORE_PITCH, SCORE_PITCH, gl_CooperativeMatrixLayoutRowMajor);
         }
+        subgroup_barrier();
+        const float peak = summarizes ? uintBitsToFloat(memory[scores_at + line * SCORE_PITCH].x) : 0.0;
+        subgroup_barrier();
+        [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m)
+            coopMatStore(shares[m], memory, scores_at + m * MAT_M * SCORE_PITCH, SCORE_PITCH, gl_CooperativeMatrixLayoutRowMajor);
+        subgroup_barrier();
+        const float total = summarizes ? uintBitsToFloat(memory[scores_at + line * SCORE_PITCH].x) : 0.0;
         subgroup_barrier();
 #else
         const uint line = own_row - own_rows;
@@ -405,10 +615,10 @@ void main() {
             partials[summaries + 2 * (part_rows + own_first + line) + 1] = total;
         }
     }
-    // Through the scores' place, TILE_KEYS columns at a time.
-    [[unroll]] for (uint first = 0; first < VALUE; first += TILE_KEYS) {
+    // Through the scores' place, SCORE_COLUMNS columns at a time.
+    [[unroll]] for (uint first = 0; first < VALUE; first += SCORE_COLUMNS) {
         [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m) {
-            [[unroll]] for (uint n = first / MAT_N; n < (first + TILE_KEYS) / MAT_N && n < BLOCKS_V; ++n) {
+            [[unroll]] for (uint n = first / MAT_N; n < (first + SCORE_COLUMNS) / MAT_N && n < BLOCKS_V; ++n) {
                 if (SPLIT == 0)
                     [[unroll]] for (uint e = 0; e < shares[m].length(); ++e) sums[m][n][e] *= shares[m][e];
                 coopMatStore(sums[m][n], memory, scores_at + m * MAT_M * SCORE_PITCH + (n * MAT_N - first) / 4, SCORE_PITCH,
@@ -416,11 +626,11 @@ void main() {
             }
         }
         subgroup_barrier();
-        for (uint e = gl_SubgroupInvocationID; e < SUB_ROWS * TILE_KEYS / 8; e += SUBGROUP) {
-            const uint y_row = own_first + e / (TILE_KEYS / 8);
-            const uint unit = e % (TILE_KEYS / 8);
+        for (uint e = gl_SubgroupInvocationID; e < SUB_ROWS * SCORE_COLUMNS / 8; e += SUBGROUP) {
+            const uint y_row = own_first + e / (SCORE_COLUMNS / 8);
+            const uint unit = e % (SCORE_COLUMNS / 8);
             if (y_row >= rows || first + 8 * unit >= p.value_size) continue;
-            const uint at = scores_at + e / (TILE_KEYS / 8) * SCORE_PITCH + 2 * unit;
+            const uint at = scores_at + e / (SCORE_COLUMNS / 8) * SCORE_PITCH + 2 * unit;
             const vec4 low = uintBitsToFloat(memory[at]);
             const vec4 high = uintBitsToFloat(memory[at + 1]);
             if (SPLIT != 0) {

@@ -135,21 +135,26 @@ vec4 load_v(uint start, uint head, uint d) {
     return values;
 }
 
-// The number that is added to the score of query s of a query head and key j.
-float added(Sequence sequence, uint s, uint head, uint j) {
-    float sum = 0.0;
-    if (HAS_RELATIVE != 0) {
-        const uint element = sequence.entry * p.relative_strides[0] + head * p.relative_strides[1] +
-                             s * p.relative_strides[2] + j * p.relative_strides[3];
-        sum = float(relative[BYTE_OFFSET_RELATIVE / T_BYTES + element]);
-    }
+// What the mask adds to the score of query s of a query head and key j.
+float filtered(Sequence sequence, uint s, uint head, uint j) {
     bool masked = MASK_BOUNDS != MASK_BOUNDS_NONE && (int(j) >= sequence.first_masked || int(j) < sequence.first_valid);
     if (MASK_BOOLEAN != 0) {
         const uint element = sequence.entry * p.mask_strides[0] + head * p.mask_strides[1] + s * p.mask_strides[2] +
                              j * p.mask_strides[3];
         masked = mask[BYTE_OFFSET_MASK / 4 + element] == 0;
     }
-    return masked ? sum + p.mask_filter : sum;
+    return masked ? p.mask_filter : 0.0;
+}
+
+// What the relative position bias and the mask add to it.
+float added(Sequence sequence, uint s, uint head, uint j) {
+    float sum = filtered(sequence, s, head, j);
+    if (HAS_RELATIVE != 0) {
+        const uint element = sequence.entry * p.relative_strides[0] + head * p.relative_strides[1] +
+                             s * p.relative_strides[2] + j * p.relative_strides[3];
+        sum += float(relative[BYTE_OFFSET_RELATIVE / T_BYTES + element]);
+    }
+    return sum;
 }
 
 // A peak that may be subtracted from scores: of none, or of -infinity alone, 0, so that their weights are 0.

@@ -390,6 +390,8 @@ def problem_fields(operands: Operands) -> dict[str, Any]:
         "unpadded": bool(operands.around.constants.get("UNPADDED", 0)),
         "plain": _is_plain(operands),
         "scale": operands.around.params["scale"],
+        "bias": bool(operands.around.constants["HAS_RELATIVE"]),
+        "bias_words": _in_words(operands.around.params["relative_strides"], operands.keys, WORD_BITS // bits),
     }
 
 
@@ -404,6 +406,11 @@ def _is_plain(operands: Operands) -> bool:
     of_word = WORD_BITS // element_bits(operands.data_type)
     starts = any(rows.start % of_word for rows in (operands.q, operands.k, operands.v, operands.y))
     return not (more or starts) and bounds == (MaskBounds.NONE, PastLengths.NONE)
+
+
+def _in_words(strides: Strides, keys: int, count: int) -> bool:
+    """Whether rows of a bias of scores consist of aligned groups of so many."""
+    return strides[3] == 1 and all(step % count == 0 for step in (keys, *strides[:3]))
 
 
 class _Kernel(NamedTuple):
@@ -477,6 +484,17 @@ def _naive(desc: OperatorDesc, problem: AttentionProblem, caps: Capabilities, op
     return Plan((*operands.before, _dispatch(problem, operands, kernel)), temporary_bytes=operands.temporary_bytes)
 
 
+_LEAST_SCALE = 2.0**-60
+"""Peaks are counted in products where the scale is at least this: larger scales keep a number of products that is finite."""
+
+
+def _are_products(problem: AttentionProblem, operands: Operands) -> bool:
+    """Whether scores, but for a bias, are products times a scale by which peaks can be counted in products."""
+    constants = operands.around.constants
+    around = any(constants.get(name) for name in ("CAPPED", "MASK_BOUNDS", "MASK_BOOLEAN"))
+    return not around and problem.scale >= _LEAST_SCALE
+
+
 def _matrices(
     desc: OperatorDesc,
     problem: AttentionProblem,
@@ -487,7 +505,7 @@ def _matrices(
     split: bool = False,
 ) -> Plan:
     operands = operands_of(desc, caps)
-    found = matrix_shape(problem, caps, reductions=reductions, split=split)
+    found = matrix_shape(problem, caps, reductions=reductions)
     assert found is not None, "the rule is possible"
     shape, matrix = found
     filter_value = operands.around.params["mask_filter"]
@@ -507,7 +525,10 @@ def _matrices(
         "TILE_KEYS": shape.keys,
         "HEAD": whole_matrices(problem.head_size, matrix),
         "VALUE": whole_matrices(problem.value_size, matrix),
-        "HOLD_QUERIES": int(shape.hold_queries),
+        "HELD": min(shape.held, whole_matrices(problem.head_size, matrix)),
+        "TOGETHER": shape.together,
+        "RELATIVE_WORDS": int(problem.bias_words),
+        "PLAIN": int(_are_products(problem, operands)),
         "SPLIT": int(split),
     }
     kernel = _Kernel(

@@ -29,6 +29,8 @@ class AttentionProblem:
         plain: Whether all that is done to scores is to scale them and to add a tensor, and all keys count, so that products
             and a softmax say it.
         scale: What products of queries and keys are multiplied by.
+        bias: Whether a number is added to each score.
+        bias_words: Whether rows of these numbers consist of aligned 16-byte words.
     """
 
     bits: int
@@ -44,6 +46,8 @@ class AttentionProblem:
     unpadded: bool
     plain: bool
     scale: float
+    bias: bool
+    bias_words: bool
 
     @property
     def rows(self) -> int:
@@ -67,44 +71,59 @@ class CooperativeShape(NamedTuple):
         subgroups: The subgroups of a workgroup.
         blocks: Rows of matrices that each has.
         keys: The keys of a tile.
-        hold_queries: Whether queries stay in matrices, and not in shared memory.
-        widest: Widest heads that it is meant for: of 128 a tile of sums still fits a subgroup's registers.
+        widest, narrower: The heads that it is meant for: no wider than the one, and wider than the other. A subgroup's
+            registers must hold the sums of its rows.
+        held: Columns of queries that stay in matrices, where a head has as many; the others are in shared memory.
+        together: Columns of matrices whose scores are made at once, where matrices have reductions.
     """
 
     subgroups: int
     blocks: int
     keys: int
-    hold_queries: bool
     widest: int = 128
+    narrower: int = 0
+    held: int = 256
+    together: int = 1
 
-    def shared_memory_bytes(self, matrix: CooperativeMatrix, head: int, value: int, *, reductions: bool) -> int:
+    def shared_memory_bytes(
+        self, matrix: CooperativeMatrix, head: int, value: int, *, reductions: bool, bias: bool = False
+    ) -> int:
         """The shared memory of a workgroup, with heads of whole matrices."""
         rows = self.subgroups * self.blocks * matrix.m
-        tiles, scores = self.keys * (head // 8 + 1 + value // 8 + 1), rows * (self.keys // 4 + 1)
-        work = max(tiles, scores) if reductions else tiles + scores
-        queries = rows * (head // 8 + 1)
-        words = max(work, queries) if self.hold_queries else work + queries
+        columns = min(self.keys, 32) if reductions else self.keys
+        tiles, scores = self.keys * (head // 8 + 1 + value // 8 + 1), rows * (columns // 4 + 1)
+        words = max(tiles, scores) if reductions else tiles + scores
+        if bias:
+            words += rows * (self.keys // 8 + 1)
+        if self.held < head:
+            words += rows * ((head - self.held) // 8 + 1)
         return 16 * words + (0 if reductions else 4 * rows)
 
 
 ATTENTION_SHAPES = {
     True: (
-        CooperativeShape(4, 2, 64, True, widest=64),
-        CooperativeShape(8, 1, 64, True),
-        CooperativeShape(4, 1, 64, True),
-        CooperativeShape(4, 1, 32, True),
+        CooperativeShape(4, 2, 64, widest=80),
+        CooperativeShape(8, 1, 64, widest=96),
+        CooperativeShape(8, 1, 64, narrower=96, widest=128, together=4),
+        CooperativeShape(8, 1, 64, narrower=128, widest=160, together=2),
+        CooperativeShape(8, 1, 32, narrower=128, widest=256, held=224),
+        CooperativeShape(4, 1, 64),
+        CooperativeShape(4, 1, 32),
+        CooperativeShape(4, 1, 16, narrower=128, widest=256, held=64),
     ),
     False: (
-        CooperativeShape(4, 2, 32, True),
-        CooperativeShape(4, 1, 64, True),
-        CooperativeShape(2, 1, 64, True),
-        CooperativeShape(4, 1, 32, True),
-        CooperativeShape(2, 1, 32, True),
+        CooperativeShape(4, 2, 32),
+        CooperativeShape(4, 1, 64),
+        CooperativeShape(2, 1, 64),
+        CooperativeShape(4, 1, 32),
+        CooperativeShape(2, 1, 32),
     ),
 }
-"""The shapes, by whether matrices have reductions, from the one with most rows to that with the fewest. H200, 2 x 32 heads
-of 4096 rows: of 128 elements, 220 TFLOP/s with 8 subgroups and 210 with 4, 33 where the matrices are the whole workgroup's;
-of 64, 183 with two rows of matrices a subgroup, 165 with one."""
+"""The shapes, by whether matrices have reductions, from the one with most rows to that with the fewest. H100, 16 heads of
+2048 rows, us of a call, some 10 of them the host's, without a bias, with one, and where no query sees a later key: of 64
+elements 91, 121 and 121; 80: 125, 172 and 162 (with 8 subgroups 135, 193 and 146); 96: 145, 204 and 160. On the device,
+without a bias and with one: of 40 65 and 105; 128: 172 and 224; 160: 234 and 334; 192: 271 and 361; 256: 441 and 634, where
+tiles take 4,800."""
 
 
 def whole_matrices(size: int, matrix: CooperativeMatrix) -> int:
@@ -114,13 +133,10 @@ def whole_matrices(size: int, matrix: CooperativeMatrix) -> int:
 
 
 def matrix_shape(
-    problem: AttentionProblem, caps: Capabilities, *, reductions: bool, split: bool = False
+    problem: AttentionProblem, caps: Capabilities, *, reductions: bool
 ) -> tuple[CooperativeShape, CooperativeMatrix] | None:
     """The shape with most rows that the device has room for and that still gives it enough workgroups, else the one with the
-    fewest; with the matrices to multiply. None where nothing fits.
-
-    With reductions each part of the keys leaves its peaks and totals as two matrices side by side, where scores lie.
-    """
+    fewest; with the matrices to multiply. None where nothing fits."""
     matrix = cooperative_matrix(caps, "float16", "float32")
     if matrix is None:
         return None
@@ -129,13 +145,15 @@ def matrix_shape(
     for shape in ATTENTION_SHAPES[reductions]:
         rows = shape.blocks * matrix.m
         if (
-            max(head, value) > shape.widest
+            not shape.narrower < max(head, value) <= shape.widest
             or caps.subgroup_size % rows
             or shape.keys % matrix.k
-            or (reductions and split and shape.keys < 2 * matrix.n)
+            or shape.held % matrix.k
+            or shape.keys % (matrix.n * shape.together)
             or shape.keys % (8 * caps.subgroup_size // rows)
             or shape.subgroups * caps.subgroup_size > caps.workgroup_invocations
-            or shape.shared_memory_bytes(matrix, head, value, reductions=reductions) > caps.shared_memory_bytes
+            or shape.shared_memory_bytes(matrix, head, value, reductions=reductions, bias=problem.bias)
+            > caps.shared_memory_bytes
         ):
             continue
         if found is None or found.subgroups * found.blocks > shape.subgroups * shape.blocks:
@@ -159,13 +177,13 @@ def _halves(problem: AttentionProblem, caps: Capabilities) -> bool:
     return aligned and problem.heads <= caps.workgroup_counts[1] and abs(problem.scale) <= _MOST_SCALE
 
 
-def _matrices(*, reductions: bool, split: bool = False) -> Condition:
+def _matrices(*, reductions: bool) -> Condition:
     """Whether subgroups can multiply matrices, and with reductions make factors of what they found."""
 
     def possible(problem: AttentionProblem, caps: Capabilities) -> bool:
         if not _halves(problem, caps) or (reductions and "cooperative_matrix2" not in caps.features):
             return False
-        found = matrix_shape(problem, caps, reductions=reductions, split=split)
+        found = matrix_shape(problem, caps, reductions=reductions)
         return found is not None and (not reductions or found[1].n == found[1].k)
 
     return possible
@@ -197,7 +215,7 @@ ATTENTION = (
     Rule(
         "reductions split",
         when=_few_rows,
-        possible=_parts(_matrices(reductions=True, split=True)),
+        possible=_parts(_matrices(reductions=True)),
         because="few rows and many keys, as when a text is written word by word: the keys are shared out, or few workgroups "
         "would read them all. H200, one row in 8 x 32 heads, 8 of keys, 8192 keys of 128: 107 us, 2.5 TB/s (PyTorch 76)",
     ),
@@ -206,12 +224,12 @@ ATTENTION = (
         when=lambda problem, caps: matrices_pay(caps, "float16") and problem.rows >= 16,
         possible=_matrices(reductions=True),
         because="float16 where matrices can be reduced along rows and become factors in place: scores never leave "
-        "registers. H200, 2 x 32 heads of 4096 rows of 128: 220 TFLOP/s (PyTorch 653); 12 heads of 128 rows of 64: 7.5 us",
+        "registers. H100, 16 heads of 2048 rows: 200 TFLOP/s of 128 elements, 218 of 64; 12 heads of 197 rows of 64: 9 us",
     ),
     Rule(
         "cooperative split",
         when=_few_rows,
-        possible=_parts(_matrices(reductions=False, split=True)),
+        possible=_parts(_matrices(reductions=False)),
         because="the same without reductions: 113 us",
     ),
     Rule(

@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 import dmlvk
-from dmlvk import AxisDirection, ReduceFunction, TensorDataType, TensorDesc, eager
+from dmlvk import AxisDirection, ReduceFunction, RoundingMode, TensorDataType, TensorDesc, eager
 from dmlvk.spec import ops
 from dmlvk.verify.cases.model import generator
 from dmlvk.verify.oracle import snake_case
@@ -133,6 +133,24 @@ def test_angles_of_any_size(x: float, sine: float) -> None:
     assert float(run(ops.ElementWiseSin, np.array([x]))[0]) == pytest.approx(sine, rel=1e-7 if abs(sine) < 0.01 else 1e-15)
     if sine == 1.0:
         assert float(run(ops.ElementWiseCos, np.array([x]))[0]) == pytest.approx(-4.687165924254624e-19, rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("mode", "function"),
+    [
+        (RoundingMode.HALVES_TO_NEAREST_EVEN, np.rint),
+        (RoundingMode.TOWARD_ZERO, np.trunc),
+        (RoundingMode.TOWARD_INFINITY, lambda x: np.copysign(np.floor(np.abs(x)) + (np.abs(x) % 1 >= 0.5), x)),
+    ],
+)
+def test_whole_numbers_of_any_size(mode: RoundingMode, function: Callable[[Array], Array]) -> None:
+    """Fractions of numbers beyond 2^24 and 2^31, where whole numbers of 32 bits end, and halves at each size."""
+    powers = 2.0 ** np.array([0, 1, 23, 24, 30, 31, 32, 40, 50])
+    x = np.concatenate(
+        [*(powers + part for part in (-0.75, -0.5, 0.25, 0.5, 0.75, 1.5)), 2.0**52 - np.array([0.5, 1.5]), SPECIAL]
+    )
+    x = np.concatenate([x, -x, [0.5 - 2**-54]])
+    np.testing.assert_array_equal(run(ops.ElementWiseRound, x, rounding_mode=mode), function(x))
 
 
 EXACT: list[tuple[type[ops.OperatorDesc], Callable[[Array, Array], Array]]] = [

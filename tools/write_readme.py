@@ -47,7 +47,8 @@ architectures]({zoo}) of torchvision and transformers are right, in {right.right
 | ONNX Runtime, WebGPU | any GPU, and browsers | ONNX; the processor for nodes without a kernel | \
 DirectML's operators and calls | {webgpu} |
 | PyTorch, CUDA | NVIDIA's GPUs | Python programs, training, the vendor's libraries | \
-other makers' GPUs in the same package | eager: {eager}. As a CUDA graph: {graph} |
+other makers' GPUs in the same package | eager: {eager}. As a CUDA graph: {graph}; \
+[later, on an H100]({later}): {later_graph} |
 | ncnn | processors and Vulkan GPUs, phones too | a small C++ library, networks in its own format | \
 ONNX files as they are | not measured there; `python -m dmlvk bench --against ncnn` does on your device |
 | llama.cpp | processors and most GPUs | language models as GGUF files, weights of few bits, a server | \
@@ -78,12 +79,13 @@ def _path(results: pathlib.Path) -> str:
     return results.relative_to(performance_page.ROOT).as_posix()
 
 
-def table(targets: Results, rows: list[dict[str, Any]], language: Sequence[LanguageRow]) -> str:
+def table(targets: Results, rows: list[dict[str, Any]], later: list[dict[str, Any]], language: Sequence[LanguageRow]) -> str:
     """The table.
 
     Args:
         targets: The results of the project's targets.
         rows: Those of the exported architectures.
+        later: Those of the later run.
         language: Those of language models.
     """
     ratios = {row.problem: row.ratio for row in targets.problems if row.ratio is not None}
@@ -94,6 +96,8 @@ def table(targets: Results, rows: list[dict[str, Any]], language: Sequence[Langu
         attention=ratios[ATTENTION],
         headline=_path(performance_page.HEADLINE),
         zoo=_path(zoo_page.RESULTS),
+        later=_path(zoo_page.LATER),
+        later_graph=_words(speed(later, "graph")),
         language=_path(LANGUAGE),
         llama=beside_llama(language),
         right=counts(rows),
@@ -105,8 +109,8 @@ def readme() -> str:
     """README with its part written anew."""
     before, rest = README.read_text(encoding="utf-8").split(MARKS[0])
     after = rest.split(MARKS[1])[1]
-    rows = json.loads(zoo_page.RESULTS.read_text(encoding="utf-8"))["rows"]
-    written = table(read(performance_page.HEADLINE), rows, read(LANGUAGE).language)
+    rows, later = (json.loads(file.read_text(encoding="utf-8"))["rows"] for file in (zoo_page.RESULTS, zoo_page.LATER))
+    written = table(read(performance_page.HEADLINE), rows, later, read(LANGUAGE).language)
     return before + MARKS[0] + written + MARKS[1] + after
 
 

@@ -1,8 +1,10 @@
-"""The page of the architectures of torchvision and transformers, made from ``bench/results/h200-zoo.json``."""
+"""The page of the architectures of torchvision and transformers, made from ``bench/results/h200-zoo.json``, and beside it
+``h100-zoo.json``: later kernels on another device, with one exporter's files and beside CUDA graphs alone."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from fetch_models import ROOT
@@ -11,6 +13,7 @@ from dmlvk_bench.names import BESIDE
 from dmlvk_bench.zoo.command import summary
 
 RESULTS = ROOT / "bench" / "results" / "h200-zoo.json"
+LATER = ROOT / "bench" / "results" / "h100-zoo.json"
 
 HEAD = """# Exported architectures
 
@@ -25,14 +28,20 @@ detectors at most 2 % of the detections may differ in box, label, score or mask;
 
 {summary}
 
+Files of dynamo ran once more at commit {later[commit]}, on another device ({later[device]}, {later[driver]}), beside CUDA
+graphs alone; the last column is of that run:
+
+{later_summary}
+
 Times are the caller's, arrays in and arrays out, in milliseconds. The columns of rivals say how many times ours theirs is; a
 rival that is wrong stands in brackets.
 Nothing else runs meanwhile: several files are made ready at a time, and then timed one after another.
 Dispatches are those of a run, and host reads the times that it waits for computed values. "-": not exported or not timed;
 the reasons are below the table, and of a wrong file how far others are off. One file of each architecture is timed{earlier}.
 
-| architecture | kind | torchscript | dynamo | dispatches | host reads | ms | PyTorch eager | CUDA graph | WebGPU |
-| --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |
+| architecture | kind | torchscript | dynamo | dispatches | host reads | ms | PyTorch eager | CUDA graph | WebGPU | \
+CUDA graph, later |
+| --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
 """
 
 
@@ -48,22 +57,35 @@ def page() -> str:
         by_name.setdefault(row["architecture"], {})[row["exporter"]] = row
     torch = next((row["torch"] for row in rows if "torch" in row), "")
     said = list(summary(rows))
-    figures = [line for line in said if ": " not in line or line.split(":")[0] in BESIDE]
+    figures = _figures(said)
     reasons = [line for line in said if line not in figures]
     machine = found["machine"]
+    later = json.loads(LATER.read_text(encoding="utf-8"))
+    later_rows = {row["architecture"]: row for row in later["rows"] if "ms" in row}
     commits = sorted({row["commit"] for row in rows if "commit" in row})
     head = HEAD.format(
         device=machine["device"],
         driver=machine["driver"],
         torch=torch,
-        summary="\n".join(f"- {line}" for line in figures),
+        summary=_listed(figures),
         earlier=f"; the others ran at commit {', '.join(commits)}" if commits else "",
+        later=later["machine"],
+        later_summary=_listed(_figures(summary(later["rows"]))),
     )
-    lines = [_line(files) for files in by_name.values()]
+    lines = [_line(files, later_rows.get(name)) for name, files in by_name.items()]
     return head + "".join(lines) + "\n" + "".join(f"- {line}\n" for line in reasons)
 
 
-def _line(files: dict[str, Row]) -> str:
+def _figures(said: Iterable[str]) -> list[str]:
+    """The lines of a summary that are about all files."""
+    return [line for line in said if ": " not in line or line.split(":")[0] in BESIDE]
+
+
+def _listed(lines: list[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def _line(files: dict[str, Row], later: Row | None) -> str:
     """An architecture's line of the table: its times are those of the file that was timed, the better exporter's first."""
     any_row = next(iter(files.values()))
     timed = next((files[name] for name in ("dynamo", "torchscript") if "ms" in files.get(name, {})), None)
@@ -74,7 +96,7 @@ def _line(files: dict[str, Row]) -> str:
         *(_verdict(files.get(name, {})) for name in ("torchscript", "dynamo")),
     ]
     cells += [*(str(ran.get(name, "-")) for name in ("dispatches", "host_reads")), f"{timed['ms']:.2f}" if timed else "-"]
-    cells += [_ratio(timed, rival) for rival in BESIDE]
+    cells += [*(_ratio(timed, rival) for rival in BESIDE), _ratio(later, "graph")]
     return f"| {' | '.join(cells)} |\n"
 
 

@@ -310,10 +310,15 @@ def test_the_page_has_a_line_for_what_was_timed_beside_some_rivals(
     file = tmp_path / "zoo.json"
     machine = {"device": "a GPU", "driver": "1"}
     file.write_text(json.dumps({"machine": machine, "rows": [row, late]}))
+    later = tmp_path / "later.json"
+    row = row | {"ms": 1.2}
+    later.write_text(json.dumps({"machine": machine | {"commit": "abc"}, "rows": [row, late]}))
     monkeypatch.setattr(zoo_page, "RESULTS", file)
+    monkeypatch.setattr(zoo_page, "LATER", later)
     page = zoo_page.page()
-    assert "| a | video | - | right | 9 | 0 | 2.00 | - | 1.50 | (4.50) |" in page
-    assert "| b | video | - | - | - | - | - | - | - | - |" in page
+    assert "commit abc" in page
+    assert "| a | video | - | right | 9 | 0 | 2.00 | - | 1.50 | (4.50) | 2.50 |" in page
+    assert "| b | video | - | - | - | - | - | - | - | - | - |" in page
     assert "- left out: 1 files, export: 9 s were over" in page
 
 

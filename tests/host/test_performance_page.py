@@ -48,11 +48,11 @@ def test_the_readme_names_those_that_are_faster_and_what_was_not_timed() -> None
     models = [
         LanguageRow("a", batch, 1, 1, 1, 1, 100.0, 5.0, rivals) for batch, rivals in ((1, llama), (16, llama), (1, {}))
     ]
-    text = write_readme.table(read(performance_page.HEADLINE), rows, models)
+    text = write_readme.table(read(performance_page.HEADLINE), rows, rows, models)
     assert "prompts **2.00**, answers **2.50**, geometric means of 1 |" in text
     assert "[1 of 2 architectures]" in text and "in 1 of 2 files" in text
     assert "eager: **0.50**, geometric mean of 1 of those, faster than we are on 1." in text
-    assert "graph: **4.00**, geometric mean of 1 of those, faster than we are on none |" in text
+    assert "graph: **4.00**, geometric mean of 1 of those, faster than we are on none; [later" in text
     assert "| not in the kept results |" in text, "a rival that was wrong has no time"
 
 

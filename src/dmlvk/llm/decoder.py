@@ -30,7 +30,7 @@ from dmlvk.spec.tensor import element_bits
 
 Tokens = npt.NDArray[np.int32]
 Logits = npt.NDArray[np.float32]
-_PIECES: Final = (8, 32, 128, 512)
+_PIECES: Final = (8, 32, 128, 512, 2048)
 """Rows of the pieces in which prompts come; but for the first, those of all their sequences together are no more than the
 last."""
 _WASTE: Final = 2

@@ -25,11 +25,20 @@ from dmlvk.kernels.common.cooperative_tile import cooperative_constants, whole_w
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.gate import gate_launches
 from dmlvk.kernels.common.limitation import LOOP_ROUNDS
+from dmlvk.kernels.common.parts import chosen_plan, placed
 from dmlvk.kernels.common.plan import Launch, Plan, Range, Source, aligned, input_range, output_range
 from dmlvk.kernels.common.registry import register, subgroup_features
 from dmlvk.kernels.common.rule import choose
 from dmlvk.kernels.common.shapes import WORD_BITS, check_rounds, linear_grid, most_invocations, part_starts, power_of_two
-from dmlvk.kernels.matmul.lowering import Product, factor_access, output_quads, parts_and_merge, product_dispatch, split_sum
+from dmlvk.kernels.matmul.lowering import (
+    Product,
+    Strides,
+    factor_access,
+    output_quads,
+    parts_and_merge,
+    product_dispatch,
+    split_sum,
+)
 from dmlvk.kernels.matmul.tiles import CPU_TILES, TiledProduct, fastest_tiles, whole_rounds
 from dmlvk.kernels.root_mean_square.lowering import (
     NormSlots,
@@ -40,8 +49,9 @@ from dmlvk.kernels.root_mean_square.lowering import (
     norm_row_bytes,
 )
 from dmlvk.spec.block_formats import BlockLayout, OffsetKind
-from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.enums import MatrixTransform, TensorDataType
 from dmlvk.spec.ops.block_quantized import BlockQuantizedGather, BlockQuantizedGemm, NormalizedBlockGemm, layout_of
+from dmlvk.spec.ops.matmul import GemmAdd
 from dmlvk.spec.tensor import TensorDesc, element_bits
 
 _BIAS, _ADDEND = 4, 5
@@ -303,6 +313,45 @@ def _cooperative(desc: BlockQuantizedGemm, problem: BlockProblem, caps: Capabili
     return _in_parts(desc, caps, multiply)
 
 
+def _unpacked(desc: BlockQuantizedGemm, problem: BlockProblem, caps: Capabilities) -> Plan:
+    def multiply(product: Product, weights: PackedWeights, taken: int) -> Plan:
+        kind = product.data_type
+        groups = -(-weights.depth // 8)
+        numbers = TensorDesc(kind, (weights.columns, weights.depth), (8 * groups, 1))
+        place = Range(Source.TEMPORARY, 0, taken, numbers.total_tensor_size_in_bytes)
+        local = min(128, most_invocations(caps))
+        unpack = make_dispatch(
+            "block_unpack",
+            (product.b, place),
+            linear_grid(-(-weights.columns * groups // local), caps),
+            variant={"T": kind.name},
+            constants={"LOCAL_SIZE_X": local, **weights.constants},
+            columns=weights.columns,
+            depth=weights.depth,
+            **weights.params,
+        )
+
+        def tensor(rows: int, columns: int, strides: Strides) -> TensorDesc:
+            return TensorDesc(kind, (rows, columns), strides[2:])
+
+        sizes = product.rows, product.columns
+        gemm = GemmAdd(
+            a_tensor=tensor(product.rows, product.depth, product.a_strides),
+            b_tensor=numbers,
+            c_tensor=tensor(*sizes, product.c_strides) if product.has_c else None,
+            addend_tensor=None if product.addend is None else tensor(*sizes, product.addend_strides),
+            output_tensor=tensor(*sizes, product.y_strides),
+            trans_b=MatrixTransform.TRANSPOSE,
+        )
+        end = taken + aligned(place.nbytes)
+        plan = chosen_plan(gemm, caps, desc.dml_name)
+        inputs = product.a, place, product.c if product.has_c else None, product.addend
+        launches = placed(plan, inputs=inputs, outputs=(product.y,), temporary=end)
+        return Plan((unpack, *launches), end + plan.temporary_bytes)
+
+    return _in_parts(desc, caps, multiply)
+
+
 _CPU_TILES = CPU_TILES._replace(depth=8)
 """As small as whole groups of eight codes allow."""
 
@@ -334,7 +383,7 @@ def _tiled(desc: BlockQuantizedGemm, problem: BlockProblem, caps: Capabilities) 
     return _in_parts(desc, caps, multiply)
 
 
-_SCHEDULES = {"dot": _dot, "vector": _vector, "cooperative": _cooperative, "tiled": _tiled}
+_SCHEDULES = {"unpacked": _unpacked, "cooperative": _cooperative, "dot": _dot, "tiled": _tiled, "vector": _vector}
 
 register(
     BlockQuantizedGemm,

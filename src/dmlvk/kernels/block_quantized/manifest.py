@@ -65,6 +65,15 @@ ROWS: tuple[KernelSpec, ...] = (
         shared=_SHARED,
     ),
     KernelSpec(
+        "block_unpack",
+        "block_unpack.comp",
+        buffers=("b", "y:w"),
+        params=("uint columns", "uint depth", *_PLANES),
+        constants=(("LOCAL_SIZE_X", 128), *_FORMAT),
+        variants=(("T", FLOATS),),
+        shared=_SHARED,
+    ),
+    KernelSpec(
         "block_vector",
         "block_vector.comp",
         buffers=GEMM_BUFFERS,

@@ -32,6 +32,10 @@ _FLAT_ROWS, _FLAT_EACH = 32, 8
 """The rows of tiles up to which each processor has several workgroups, and how many: one has 4 KiB of weights on its way."""
 _TILED_ROWS = 32
 """Rows from which on tiles pay: those that invocations sum read all of the input again for every four columns."""
+_UNPACKING_LOSES = 0.9
+"""What tiles of matrices lose by unpacking, beside the time of all products at the device's rate."""
+_MOST_UNPACKED = 1 << 28
+"""The most bytes of temporary memory that unpacked weights take."""
 _LEAST_ROUNDS = 2
 """The fewest rounds of a part."""
 _DOT_LOCAL, _MOST_DOT_LOCAL, _CPU_DOT_LOCAL = 256, 512, 32
@@ -164,7 +168,36 @@ def _are_faster(caps: Capabilities, sizes: tuple[int, int, int, int]) -> bool:
     return max(read / _MATRIX_SPEED, each * _STAGED / _MATRIX_SPEED, waiting) + merge < by_rows
 
 
+def _unpacked(problem: BlockProblem, caps: Capabilities) -> bool:
+    nbytes = (2 if problem.is_half else 4) * problem.columns * (problem.depth + 7)
+    return nbytes <= min(_MOST_UNPACKED, caps.storage_buffer_bytes)
+
+
+def _unpacking_pays(problem: BlockProblem, caps: Capabilities) -> bool:
+    """Whether all weights are unpacked once in less time than tiles of matrices lose by unpacking them for each tile of rows."""
+    sizes = problem.rows, problem.columns, problem.depth, problem.nbytes
+    return _cooperative(problem, caps) and matrices_pay(caps, "float16") and bool(decided(_gains, caps, sizes))
+
+
+def _gains(caps: Capabilities, sizes: tuple[int, int, int, int]) -> bool:
+    model, (rows, columns, depth, nbytes) = caps.model, sizes
+    if model.half_products_per_microsecond is None:
+        return False
+    products = rows * columns * depth / (model.half_products_per_microsecond * model.processors)
+    unpacking = model.dispatch_microseconds + (nbytes + 2 * columns * depth) / model.bytes_per_microsecond
+    return unpacking < _UNPACKING_LOSES * products
+
+
 BLOCK_GEMM = (
+    Rule(
+        "unpacked",
+        when=_unpacking_pays,
+        possible=_unpacked,
+        because="so many rows that all weights are unpacked once, to the input's type, and a product of matrices reads them "
+        "faster than tiles unpack them again and again. On an H100 (driver 580, 2026-11-26) 59 million weights in Q4_0 take "
+        "270 us so and 302 by cooperative for 512 rows, 2.64 and 3.28 ms for 8192; 117 million 494 and 521 us, 5.27 and 6.76 "
+        "ms; 17 million in Q4_K 221 and 315 us for 2048",
+    ),
     Rule(
         "cooperative",
         when=_matrices_are_faster,

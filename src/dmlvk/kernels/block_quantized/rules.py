@@ -174,7 +174,7 @@ def _unpacked(problem: BlockProblem, caps: Capabilities) -> bool:
 
 
 def _unpacking_pays(problem: BlockProblem, caps: Capabilities) -> bool:
-    """Whether all weights are unpacked once in less time than tiles of matrices lose by unpacking them for each tile of rows."""
+    """Whether all weights are unpacked once in less time than tiles of matrices lose by unpacking them again and again."""
     sizes = problem.rows, problem.columns, problem.depth, problem.nbytes
     return _cooperative(problem, caps) and matrices_pay(caps, "float16") and bool(decided(_gains, caps, sizes))
 
@@ -195,8 +195,8 @@ BLOCK_GEMM = (
         possible=_unpacked,
         because="so many rows that all weights are unpacked once, to the input's type, and a product of matrices reads them "
         "faster than tiles unpack them again and again. On an H100 (driver 580, 2026-11-26) 59 million weights in Q4_0 take "
-        "270 us so and 302 by cooperative for 512 rows, 2.64 and 3.28 ms for 8192; 117 million 494 and 521 us, 5.27 and 6.76 "
-        "ms; 17 million in Q4_K 221 and 315 us for 2048",
+        "270 us so and 302 by cooperative for 512 rows, 2.64 and 3.28 ms for 8192; 117 million 494 and 521 us, 5.27 and "
+        "6.76 ms; 17 million in Q4_K 221 and 315 us for 2048",
     ),
     Rule(
         "cooperative",

@@ -184,6 +184,42 @@ def test_a_call_records_only_what_touches_its_own_memory(
         np.testing.assert_array_equal(result.numpy(), call)
 
 
+def test_an_output_takes_memory_that_nobody_has_any_more(device: dmlvk.Device) -> None:
+    """What a caller still has, or a view of it, is never written again; what it has dropped is, without new memory."""
+    graph = Graph(device)
+    x = graph.input((2, 300))
+    function = graph.compile(x * 2 + 1)
+    values = [normal(2, 300) for _ in range(7)]
+    kept, view = function(values[0]), function(values[1])[1:]
+    held = [function(value) for value in values[2:5]]
+    for found, value in zip([kept, *held], [values[0], *values[2:5]], strict=True):
+        np.testing.assert_array_equal(found.numpy(), value * 2 + 1)
+    np.testing.assert_array_equal(view.numpy(), values[1][1:] * 2 + 1)
+    del found, held
+    before = device.memory()["live"]
+    for value in values[5:]:
+        np.testing.assert_array_equal(function(value).numpy(), value * 2 + 1)
+        assert device.memory()["live"] == before
+    y, wanted = function(values[0]), values[0] * 2 + 1
+    for _ in range(4):  # each call reads the result of the one before
+        y, wanted = function(y), wanted * 2 + 1
+    np.testing.assert_array_equal(y.numpy(), wanted)
+    np.testing.assert_array_equal(kept.numpy(), values[0] * 2 + 1)
+
+
+def test_the_memory_of_large_outputs_is_given_back(device: dmlvk.Device) -> None:
+    graph = Graph(device)
+    function = graph.compile(graph.input((600_000,)) + 1)
+    fed = dmlvk.DeviceArray.from_numpy(np.ones(600_000, np.float32), device)
+    function(fed).numpy()
+    before = device.memory()["live"]
+    found = function(fed)
+    assert device.memory()["live"] > before
+    found.numpy()
+    del found
+    assert device.memory()["live"] == before
+
+
 @pytest.mark.parametrize("without", [(), ("all",)], ids=["passes", "no passes"])
 def test_bits_are_what_another_type_sees(device: dmlvk.Device, without: tuple[str, ...]) -> None:
     """Between pointwise operators, of a constant, and of an output."""

@@ -1,7 +1,7 @@
 """A compiled graph that is called with arrays: its inputs and outputs lie in memory that each call names anew.
 
 Steps that touch none of that memory are recorded once, and so are those that read arrays which every call names, such as
-weights. Those that read other arrays, or write the new outputs, are recorded at each call, and no more than these.
+weights, or write outputs to memory that an earlier call had. Others are recorded at each call, and no more than these.
 """
 
 from __future__ import annotations
@@ -31,6 +31,12 @@ _FEWEST: Final = 8
 """Steps that are worth a recording of their own: fewer are recorded with their neighbours."""
 _IN_FLIGHT: Final = 2
 """Recordings of the same commands, so that a call need not wait for the one before it."""
+_IN_TURN: Final = 2
+"""The buffers that an output takes in turn, and the memory in turn for which a segment keeps recordings: a caller mostly has
+one result while it asks for the next."""
+_MOST_KEPT: Final = 2 << 20
+"""The most bytes of all outputs of a call for which their memory is kept. To make as much anew takes a small part of a call
+that computes more."""
 
 
 class _Work(NamedTuple):
@@ -53,24 +59,31 @@ class _Segment:
         outside: Storages among theirs that lie in memory which calls name.
 
     Attributes:
-        kept: Where the last call had those, and commands over them, which are kept from the second call on that names the
-            same memory: what a caller passes once is not kept alive. One attribute, so that an interrupt parts no two.
+        kept: Where the last calls had those, the oldest first, and commands over them, which are kept from the second call
+            on that names the same memory: what a caller passes once is not kept alive.
     """
 
     def __init__(self, works: Sequence[_Work], outside: frozenset[Storage]) -> None:
         self.works = works
         self.outside = outside
-        self.kept: tuple[_Key | None, list[Recording]] = None, []
+        self.kept: dict[_Key, list[Recording]] = {}
 
-    def stays(self, ranges: Mapping[Storage, BoundRange]) -> bool:
-        """Whether the segment's memory is that of the call before."""
-        if not self.outside:
-            return True
+    def recordings(self, ranges: Mapping[Storage, BoundRange]) -> list[Recording]:
+        """Those over the memory of this call; a list that nobody keeps where it is named the first time."""
         key = tuple((weakref.ref(ranges[storage].buffer), ranges[storage].offset) for storage in self.outside)
-        if key == self.kept[0]:
-            return True
-        self.kept = key, []
-        return False
+        kept = self.kept.get(key)
+        if kept is None and self.outside:
+            self.kept = dict([*self.kept.items(), (key, [])][-_IN_TURN:])
+            return []
+        self.kept.pop(key, None)
+        return self.kept.setdefault(key, [] if kept is None else kept)
+
+
+class _Result(NamedTuple):
+    """The memory of an output, and what the last caller to whom it was given has of it."""
+
+    home: Buffer
+    given: weakref.ref[Buffer]
 
 
 class CallableGraph:
@@ -104,6 +117,9 @@ class CallableGraph:
         self._lock = threading.Lock()
         self._arena: Buffer | None = None
         self._homes: dict[Storage, BoundRange] = {}
+        sizes = [result.storage.nbytes for result in trace.outputs.values() if not isinstance(result, np.ndarray)]
+        self._keeps_results = sum(sizes) <= _MOST_KEPT
+        self._results: dict[str, list[_Result]] = {name: [] for name in trace.outputs}
         self._is_ready = False
         if not trace.given:
             self.give({})
@@ -139,7 +155,7 @@ class CallableGraph:
 
     @frees_what_it_made
     def call(self, inputs: Mapping[Storage, BoundRange | Array]) -> dict[str, Buffer]:
-        """A new buffer for each output; returns without waiting for the device.
+        """A buffer for each output that nobody else has; returns without waiting for the device.
 
         Args:
             inputs: Each input that is outside: where it lies, or contiguous bytes of the host, for which memory is kept.
@@ -160,8 +176,8 @@ class CallableGraph:
             for name, result in trace.outputs.items():
                 assert not isinstance(result, np.ndarray), "a graph that is called computes its outputs"
                 storage = result.storage
-                outputs[name] = self._device.create_buffer(storage.nbytes)
-                target = BoundRange(outputs[name], 0, storage.nbytes)
+                home, outputs[name] = self._for_result(name, storage.nbytes)
+                target = BoundRange(home, 0, storage.nbytes)
                 if storage in trace.outside and storage not in ranges:
                     ranges[storage] = target
                 else:
@@ -170,7 +186,7 @@ class CallableGraph:
                 self._arena = self._device.create_buffer(self.graph.placement.nbytes, purpose=Purpose.TEMPORARY)
             places = Places(self._compiler.weights, self.graph.placement, self._arena, ranges)
             for segment in self._segments:
-                self._recorded(segment, places, segment.stays(ranges)).submit(defer=True)
+                self._recorded(segment, places, segment.recordings(ranges)).submit(defer=True)
             if copied:
                 copies = [Copy(places.locate(storage), target) for storage, target in copied]
                 recorded_copies(self._device, copies).submit(defer=True)
@@ -184,9 +200,25 @@ class CallableGraph:
         self._homes[storage].buffer.write(array)
         return self._homes[storage]
 
-    def _recorded(self, segment: _Segment, places: Places, stays: bool) -> Recording:
-        """A segment's commands: a recording that the device is done with where one is there, else a new one."""
-        kept = segment.kept[1] if stays else []
+    def _for_result(self, name: str, nbytes: int) -> tuple[Buffer, Buffer]:
+        """An output's memory, as the graph has it and as the caller gets it: what an earlier caller is done with, or new."""
+        free = next((result for result in self._results[name] if result.given() is None), None)
+        home = self._device.create_buffer(nbytes) if free is None else free.home
+        if not self._keeps_results:
+            return home, home
+        given = home.again()
+        others = [result for result in self._results[name] if result is not free]
+        self._results[name] = [*others, _Result(home, weakref.ref(given))][-_IN_TURN:]
+        return home, given
+
+    def _recorded(self, segment: _Segment, places: Places, kept: list[Recording]) -> Recording:
+        """A segment's commands: a recording that the device is done with where one is there, else a new one.
+
+        Args:
+            segment: The segment.
+            places: Where its storages lie.
+            kept: Its recordings over that memory, to which a new one is added.
+        """
         for recording in kept:
             if recording.wait(0.0):
                 return recording

@@ -93,7 +93,8 @@ def test_the_host_s_part_of_a_call_is_measured_at_both_doors(
 def test_a_call_of_a_graph_costs_the_host_no_more_than_one_of_a_session(
     device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Than one that is no repetition: those of arrays of the host are native code in a session, and not yet in a graph."""
+    """Than one that is no repetition: those with arrays of the host are one submission in a session, copies and all, while a
+    graph returns before its result is asked for."""
     monkeypatch.setattr(Repeats, "key", lambda *_: None)
     for kind in host.calls(device):
         counts = []

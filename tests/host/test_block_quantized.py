@@ -14,7 +14,7 @@ from dmlvk.devices.capabilities import Capabilities
 from dmlvk.devices.model import H200
 from dmlvk.kernels.block_quantized.packed import PackedWeights
 from dmlvk.kernels.common.plan import Dispatch, Source
-from dmlvk.kernels.lowering import lower
+from dmlvk.kernels.lowering import lower, possible_rules
 from dmlvk.spec.block_formats import BlockFormat, OffsetKind, ScaleKind
 from dmlvk.spec.errors import InvalidArgumentError, UnsupportedError
 from dmlvk.spec.ops.block_quantized import BlockQuantizedGather, BlockQuantizedGemm, layout_of
@@ -176,3 +176,22 @@ def test_scales_apart_that_do_not_fit(field: str, fields: dict[str, Any]) -> Non
     desc.validate()
     with pytest.raises(InvalidArgumentError, match=field):
         dataclasses.replace(desc, **fields).validate()
+
+
+@pytest.mark.parametrize(
+    ("columns", "is_possible"), [(28672, True), (1 << 15, True), ((1 << 15) + 64, False), (128256, False)]
+)
+def test_no_more_than_256_mib_are_unpacked_at_once(columns: int, is_possible: bool) -> None:
+    desc = gemm(
+        BlockFormat.Q4_0,
+        columns,
+        4096,
+        input_tensor=TensorDesc(F16, (8192, 4096)),
+        output_tensor=TensorDesc(F16, (8192, columns)),
+    )
+    caps = Capabilities(storage_buffer_bytes=(1 << 32) - 1)
+    caps = dataclasses.replace(caps, features=caps.features | {"storage16"})
+    assert ("unpacked" in possible_rules(desc, caps)) == is_possible
+    if is_possible:
+        place = -(-columns * 4096 * 2 // 256) * 256
+        assert place <= lower(desc, caps, force="unpacked").temporary_bytes

@@ -169,7 +169,7 @@ def _are_faster(caps: Capabilities, sizes: tuple[int, int, int, int]) -> bool:
 
 
 def _unpacked(problem: BlockProblem, caps: Capabilities) -> bool:
-    nbytes = (2 if problem.is_half else 4) * problem.columns * (problem.depth + 7)
+    nbytes = (2 if problem.is_half else 4) * problem.columns * (-(-problem.depth // 8) * 8)
     return nbytes <= min(_MOST_UNPACKED, caps.storage_buffer_bytes)
 
 

@@ -1,4 +1,5 @@
-"""The page of the measured figures, made from ``bench/results/h200.json`` and, for the headlines, ``h200-headline.json``."""
+"""The page of the measured figures, made from ``bench/results/h200.json`` and, for the headlines, ``h200-headline.json``
+and ``h100-headline.json``, later kernels on another device."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "bench/results"
 RESULTS = FOLDER / "h200.json"
 HEADLINE = FOLDER / "h200-headline.json"
+LATER_HEADLINE = FOLDER / "h100-headline.json"
 TYPES = ("FLOAT32", "FLOAT16")
 INTEGERS = tuple(
     (f"integer product with kept B depth {size} INT8 {size}x{size}", f"GEMM depth {size} FLOAT16 {size}x{size}", 1.2)
@@ -39,6 +41,10 @@ the problem has: starting and draining a dispatch costs microseconds. What is be
 _TARGETS = """
 `python -m dmlvk bench --headline --against torch` prints this table; this is that of `bench/results/h200-headline.json`.
 What it says was not measured became a target after that run.
+"""
+
+_LATER = """
+Later kernels on another device, {device}, driver {driver}, {date}; commit {commit} (`bench/results/h100-headline.json`):
 """
 
 _CEILINGS = """
@@ -190,8 +196,12 @@ def arithmetic_table(results: Results) -> list[str]:
 
 
 def headlines() -> str:
-    """The table of the project's targets."""
-    return headline.markdown(headline.rows(read(HEADLINE)))
+    """The tables of the project's targets."""
+    later = read(LATER_HEADLINE)
+    own = later.machine
+    words = _LATER.format(device=own.device, driver=own.driver, date=own.date[:10], commit=own.commit)
+    tables = (headline.markdown(headline.rows(results)) for results in (read(HEADLINE), later))
+    return f"\n{words}\n".join(tables)
 
 
 def page(results: Results) -> str:

@@ -39,14 +39,16 @@ layout(set = 0, binding = BINDING_W, std430) readonly buffer WQuads { QUAD w_qua
 layout(set = 0, binding = BINDING_Y, std430) writeonly buffer YQuads { QUAD y_quads[]; };
 layout(set = 0, binding = BINDING_Y, std430) writeonly buffer Partials { vec4 partials[]; };
 
-QUAD load_w_quad(uint element) { return w_quads[(BYTE_OFFSET_W / T_BYTES + p.filter_offset + element) / 4]; }
+// Elements counted from the filter's start, so that none has a number below 0, whichever way its taps go.
+QUAD load_w_quad(uint element) { return w_quads[(BYTE_OFFSET_W / T_BYTES + element) / 4]; }
+float load_w_element(uint element) { return float(w[BYTE_OFFSET_W / T_BYTES + element]); }
 
 #define OPERAND(name) name##_a
 #define OPERAND_TILE TILE_M
 #define OPERAND_ALONG_K (1 - W_QUADS)
 #define OPERAND_VECTOR W_QUADS
 #define OPERAND_QUAD load_w_quad
-#define OPERAND_ELEMENT load_w
+#define OPERAND_ELEMENT load_w_element
 #define OPERAND_PUT put_a
 #define OPERAND_PUT_QUAD put_a_quad
 #include "product_operand.glsl"
@@ -200,7 +202,7 @@ void main() {
     const uvec2 tile = tile_in_bands(linear_workgroup() - part * tiles_m * tiles_n, tiles_m, tiles_n);
     first_m = tile.x * TILE_M;
     first_n = tile.y * TILE_N;
-    group_start = group * p.filter_group_stride;
+    group_start = p.filter_offset + group * p.filter_group_stride;
 
     uint batch;
     uvec3 o;

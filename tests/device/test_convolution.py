@@ -16,6 +16,7 @@ from onnx import helper
 
 import dmlvk
 from dmlvk import ConvolutionDirection, ConvolutionMode, TensorDataType, TensorDesc, TensorFlags, eager
+from dmlvk.devices.model import H200
 from dmlvk.directml.ready_operator import ReadyOperator
 from dmlvk.kernels.convolution import cooperative as convolution_cooperative
 from dmlvk.kernels.convolution import rules as convolution_rules
@@ -23,7 +24,7 @@ from dmlvk.kernels.convolution import tiles as convolution_tiles
 from dmlvk.kernels.convolution import winograd as convolution_winograd
 from dmlvk.kernels.convolution.matrix_tiles import MATRIX_TILES
 from dmlvk.kernels.convolution.rules import TILE_SHAPES, TileChoice
-from dmlvk.kernels.lowering import possible_rules
+from dmlvk.kernels.lowering import lower, possible_rules
 from dmlvk.runtime.memory import BufferBinding
 from dmlvk.spec.ops.convolution import ConvolutionAdd
 from dmlvk.verify.cases.convolution import CASES
@@ -349,3 +350,17 @@ def test_what_a_convolution_adds_is_added_as_by_itself(device: dmlvk.Device, nam
                 assert_close(found, expected)
             else:
                 np.testing.assert_array_equal(found, expected, err_msg=rule)
+
+
+@pytest.mark.parametrize("rule", ["tiled", "split"])
+def test_a_filter_whose_taps_go_backwards_is_read_as_it_lies(device: dmlvk.Device, rule: str) -> None:
+    """As a large GPU does, for which a copy of it is not worth its dispatch. On an H100 the first channel was wrong."""
+    entry, _ = CASES
+    case = next(case for case in entry.cases if case.name == "3x3, whole quads, groups, taps reversed")
+    variation = Variation(case, TensorDataType.FLOAT32, "packed", rule=rule)
+    problem = build(entry.operator, variation)
+    caps = dataclasses.replace(device.capabilities, is_cpu=False, model=H200, workgroup_invocations=1024)
+    plan = lower(problem.desc, caps, force=rule)
+    assert {dispatch.kernel.kernel for dispatch in plan.dispatches} <= {"convolution_tiled", "convolution_merge"}
+    outcome = check_problem(device, entry, variation, problem, plan)
+    assert outcome.passed, outcome.detail

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dmlvk import TensorDataType, TensorDesc, TensorFlags
-from dmlvk.devices.capabilities import Capabilities
+from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
 from dmlvk.devices.model import H200
 from dmlvk.kernels.block_quantized.packed import PackedWeights
 from dmlvk.kernels.common.plan import Dispatch, Source
@@ -195,3 +195,9 @@ def test_no_more_than_256_mib_are_unpacked_at_once(columns: int, is_possible: bo
     if is_possible:
         place = -(-columns * 4096 * 2 // 256) * 256
         assert place <= lower(desc, caps, force="unpacked").temporary_bytes
+
+
+@pytest.mark.parametrize(("least", "is_possible"), [(4, True), (2, False)])
+def test_the_digits_of_a_chunk_are_made_within_a_subgroup(least: int, is_possible: bool) -> None:
+    caps = Capabilities(features=SUBGROUPS | {"integer_dot_product"}, minimum_subgroup_size=least)
+    assert ("dot" in possible_rules(gemm(BlockFormat.Q4_0, 64, 64), caps)) == is_possible

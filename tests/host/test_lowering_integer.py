@@ -300,3 +300,54 @@ def test_a_vectors_lanes() -> None:
         found = dict(made.kernel.constants)
         assert (found["ROWS"], found["LANES"]) == (3, lanes)
         assert made.grid == (-(-90 // (128 // lanes)), 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "depth", "tile"),
+    [
+        (4096, 4096, 4096, (128, 128, 128)),
+        (4096, 4096, 4096 + 64, (128, 128, 128)),
+        (4096, 4096, 256, (128, 128, 128)),
+        (4096, 4096, 320, (128, 128, 128)),  # 384 channels, a fifth more than 320
+        (4096, 4096, 192, (128, 128, 64)),  # 256 would be a third more than 192
+        (64, 64, 192, (64, 64, 64)),
+        (64, 64, 320, (64, 64, 128)),
+    ],
+)
+def test_a_tile_is_as_deep_as_fills_lines_up_by_a_quarter_at_most(
+    rows: int, columns: int, depth: int, tile: tuple[int, int, int]
+) -> None:
+    found = dict(last(lowered(product(rows=rows, columns=columns, depth=depth), MATRICES, "cooperative")).kernel.constants)
+    assert (found["TILE_M"], found["TILE_N"], found["TILE_K"]) == tile
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "tile"),
+    [
+        (39_936, (128, 128, 128)),
+        (39_935, (64, 128, 128)),
+        (29_952, (64, 128, 128)),
+        (29_951, (64, 64, 128)),
+        (19_968, (64, 64, 128)),
+        (19_967, (64, 64, 64)),
+    ],
+)
+def test_what_a_tile_of_bytes_takes_of_shared_memory(nbytes: int, tile: tuple[int, int, int]) -> None:
+    """Lines of all channels of a round, each with a word of padding and three numbers beside it."""
+    caps = dataclasses.replace(MATRICES, shared_memory_bytes=nbytes)
+    found = dict(last(lowered(product(rows=4096, columns=4096, depth=4096), caps, "cooperative")).kernel.constants)
+    assert (found["TILE_M"], found["TILE_N"], found["TILE_K"]) == tile
+
+
+def test_a_block_of_channels_of_the_naive_kernel_is_a_round_of_a_loop() -> None:
+    """A CPU's driver ends loops after 65,535 rounds: channels, a round for each 1024 of them, and two more."""
+    cpu = dataclasses.replace(GPU, is_cpu=True)
+    assert "naive" in kernels_of(product(depth=65_469), cpu)
+    assert "naive" not in kernels_of(product(depth=65_470), cpu)
+
+
+def kernels_of(desc: OperatorDesc, caps: Capabilities) -> str:
+    try:
+        return last(lowered(desc, caps, "naive")).kernel.kernel
+    except UnsupportedError:
+        return ""

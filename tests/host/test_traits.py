@@ -20,7 +20,7 @@ from dmlvk.spec import ops
 from dmlvk.spec.block_formats import BlockFormat
 from dmlvk.spec.enums import ConvolutionDirection, InterpolationMode, MatrixTransform
 from dmlvk.spec.gate import Gate
-from dmlvk.spec.ops.block_quantized import BlockQuantizedGemm
+from dmlvk.spec.ops.block_quantized import BlockQuantizedGemm, NormalizedBlockGemm
 from dmlvk.spec.ops.chain import PointwiseChain
 from dmlvk.spec.ops.convolution import ConvolutionAdd
 from dmlvk.spec.ops.matmul import GemmGate
@@ -259,4 +259,10 @@ def test_flops_of_products_and_convolutions() -> None:
         gate=Gate.SILU,
     )
     assert blocks.flops() == 2 * 3 * 64 * 20
+    normalized = NormalizedBlockGemm(
+        **{name: getattr(blocks, name) for name in ("input_tensor", "weight_tensor", "output_tensor", "format", "gate")},
+        norm_scale_tensor=TensorDesc(F32, (1, 64)),
+        epsilon=1e-5,
+    )
+    assert normalized.flops() == blocks.flops()
     assert ops.ActivationRelu(input_tensor=y, output_tensor=y).flops() is None

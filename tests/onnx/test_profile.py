@@ -180,3 +180,8 @@ def test_command_line(
     assert main(["run", str(path), "--json"]) == 0
     written = capsys.readouterr().out
     assert json.loads(written)["report"]["gpu_seconds"] is None
+
+
+@pytest.mark.parametrize(("flops", "holds"), [(399, True), (400, False), (None, True)])
+def test_memory_is_the_limit_below_four_operations_a_byte(flops: int | None, holds: bool) -> None:
+    assert StepReport("a", "Conv", "Convolution", ("k",), 100, flops).is_memory_bound == holds

@@ -117,8 +117,7 @@ def matrix_parts(rows: int, columns: int, depth: int, caps: Capabilities) -> Mat
     tile = cooperative_tile(rows, columns, 1, caps, b_along_depth=True)
     workgroups, rounds = tile.tiles(rows, columns), -(-depth // tile.depth)
     wanted = caps.model.workgroups(_FLAT_EACH if tile.rows <= _FLAT_ROWS else 1)
-    parts = min(wanted // workgroups, rounds // _LEAST_ROUNDS) if 2 * workgroups <= wanted else 1
-    each = -(-rounds // max(parts, 1))
+    each = -(-rounds // max(min(wanted // workgroups, rounds // _LEAST_ROUNDS), 1))
     return MatrixParts(tile, workgroups, -(-rounds // each), each)
 
 

@@ -467,10 +467,9 @@ class _ByteTile(CooperativeTile):
 
     @property
     def shared_bytes(self) -> int:
-        """The shared memory: lines padded by a word, or later the sums of 16 rows of each block, padded likewise."""
+        """The shared memory: lines padded by a word. The sums of 16 rows of each block, which later lie there, take less."""
         lines = self.rows + self.columns
-        sums = self.subgroups * 16 * (4 * self.block_columns + _WORD)
-        return max(self.buffers * lines * (self.depth + _WORD), sums) + 3 * 4 * lines
+        return self.buffers * lines * (self.depth + _WORD) + 3 * 4 * lines
 
     def fits(self, caps: Capabilities) -> bool:
         """Whether the device has the invocations and the shared memory."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,10 @@ import pytest
 from language_models import VOCABULARY, Reference, write_model
 
 import dmlvk
+from dmlvk.devices.capabilities import Capabilities
+from dmlvk.devices.model import GENERIC_GPU, H200, DeviceModel
 from dmlvk.llm.config import Weights
-from dmlvk.llm.decoder import Decoder, _Costs
+from dmlvk.llm.decoder import Decoder, _Costs, _pieces
 from dmlvk.llm.gguf_file import load_gguf
 from dmlvk.llm.sampling import Sampling
 from dmlvk.runtime.memory import Buffer
@@ -346,3 +349,21 @@ def test_a_beginning_that_is_shared_counts_once_it_is_there(
     assert decoder.lengths == [6, 0]
     decoder.share(0, 1, 4)
     assert decoder.lengths == [6, 4]
+
+
+@pytest.mark.parametrize(
+    ("model", "capacity", "sequences", "pieces"),
+    [
+        (H200, 640, 1, [8, 32, 128, 512, 2048]),
+        (H200, 640, 16, [8, 32, 128]),
+        (H200, 512, 1, [8, 32, 128, 512]),
+        (GENERIC_GPU, 640, 1, [8, 32, 128, 512]),
+        (GENERIC_GPU, 640, 16, [8, 32]),
+        (GENERIC_GPU, 20, 100, [8]),
+    ],
+)
+def test_pieces_are_larger_where_matrices_are_fast(
+    model: DeviceModel, capacity: int, sequences: int, pieces: list[int]
+) -> None:
+    device: Any = SimpleNamespace(capabilities=Capabilities(model=model))
+    assert _pieces(device, capacity, sequences) == pieces

@@ -30,9 +30,12 @@ from dmlvk.spec.tensor import element_bits
 
 Tokens = npt.NDArray[np.int32]
 Logits = npt.NDArray[np.float32]
-_PIECES: Final = (8, 32, 128, 512, 2048)
+_PIECES: Final = (8, 32, 128, 512)
 """Rows of the pieces in which prompts come; but for the first, those of all their sequences together are no more than the
 last."""
+_LARGEST_PIECE: Final = 2048
+"""The rows of one more, where matrices are multiplied by hardware of their own: elsewhere it takes memory, and no product is
+faster for it."""
 _WASTE: Final = 2
 """How many times as much as in the best pieces a row may cost in those that are filled up least."""
 
@@ -138,7 +141,7 @@ class Decoder:
         self.capacity = capacity
         self.lengths = [0] * sequences
         self._device = device
-        pieces = {count: _pieces(capacity, count) for count in (1, sequences)}
+        pieces = {count: _pieces(device, capacity, count) for count in (1, sequences)}
         self.pieces = pieces[1]
         self._network = Network(weights, data_type or _suited(device), capacity, sequences, pieces)
         network = self._network
@@ -464,11 +467,12 @@ def _require(field: str, good: bool, rule: str, value: object) -> None:
         raise InvalidArgumentError(rule, operator="Decoder", field=field, value=value)
 
 
-def _pieces(capacity: int, sequences: int) -> list[int]:
+def _pieces(device: ComputeDevice, capacity: int, sequences: int) -> list[int]:
     """Rows of the pieces in which prompts come: none much larger than a cache, nor too many of all sequences together."""
-    found = list(_PIECES[:1])
-    for size in _PIECES[1:]:
-        if found[-1] < capacity and size * sequences <= _PIECES[-1]:
+    sizes = (*_PIECES, _LARGEST_PIECE) if _has_matrices(device) else _PIECES
+    found = list(sizes[:1])
+    for size in sizes[1:]:
+        if found[-1] < capacity and size * sequences <= sizes[-1]:
             found.append(size)
     return found
 
@@ -484,10 +488,14 @@ def _costs(device: ComputeDevice, weights: Weights, pieces: Sequence[int], seque
     return _Costs({size: dispatches * model.dispatch_microseconds + max(reading, size * row) for size in pieces})
 
 
+def _has_matrices(device: ComputeDevice) -> bool:
+    """Whether matrices of FLOAT16 are multiplied by hardware of their own."""
+    return device.capabilities.model.half_products_per_microsecond is not None
+
+
 def _suited(device: ComputeDevice) -> TensorDataType:
-    """FLOAT16 where matrices of it are multiplied by hardware of their own."""
-    fast = device.capabilities.model.half_products_per_microsecond is not None
-    return TensorDataType.FLOAT16 if fast else TensorDataType.FLOAT32
+    """FLOAT16 where it has matrices."""
+    return TensorDataType.FLOAT16 if _has_matrices(device) else TensorDataType.FLOAT32
 
 
 def _check_room(device: ComputeDevice, nbytes: int) -> None:

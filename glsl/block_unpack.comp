@@ -1,8 +1,9 @@
 // Weights in blocks as numbers, for products of so many rows that other kernels read them faster than they unpack them.
 //
-//   y[column, k] = number (include/block_codes.glsl) of code k of column n
+//   y[column, k] = number (include/block_codes.glsl) of code k of the column
 //
-// Bindings: B, weights as block_pack.comp lays them out; Y, whose rows are whole groups of eight: what is behind the depth is undefined.
+// Bindings: B, weights as block_pack.comp lays them out; Y, whose rows are whole groups of eight: what is behind the depth is
+// undefined.
 // Constants: the format's.
 // Grid: linear over columns and groups of eight codes, a column's groups neighbours.
 

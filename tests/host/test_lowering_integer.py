@@ -12,6 +12,7 @@ import dmlvk
 from dmlvk import TensorDataType, TensorDesc, TensorFlags
 from dmlvk.devices.capabilities import SUBGROUPS, Capabilities, CooperativeMatrix
 from dmlvk.kernels.common.plan import Dispatch, Plan, Source, input_range, output_range
+from dmlvk.kernels.integer.lowering import _COOPERATIVE_TILES
 from dmlvk.kernels.lowering import explain, lower, possible_rules
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.spec.errors import InvalidArgumentError, UnsupportedError
@@ -339,15 +340,15 @@ def test_what_a_tile_of_bytes_takes_of_shared_memory(nbytes: int, tile: tuple[in
     assert (found["TILE_M"], found["TILE_N"], found["TILE_K"]) == tile
 
 
+def test_the_sums_of_a_tile_of_bytes_take_no_more_than_its_lines() -> None:
+    for tile in _COOPERATIVE_TILES:
+        sums = tile.subgroups * 16 * (4 * tile.block_columns + 16)
+        assert sums <= tile.shared_bytes - 3 * 4 * (tile.rows + tile.columns), tile
+
+
 def test_a_block_of_channels_of_the_naive_kernel_is_a_round_of_a_loop() -> None:
     """A CPU's driver ends loops after 65,535 rounds: channels, a round for each 1024 of them, and two more."""
     cpu = dataclasses.replace(GPU, is_cpu=True)
-    assert "naive" in kernels_of(product(depth=65_469), cpu)
-    assert "naive" not in kernels_of(product(depth=65_470), cpu)
-
-
-def kernels_of(desc: OperatorDesc, caps: Capabilities) -> str:
-    try:
-        return last(lowered(desc, caps, "naive")).kernel.kernel
-    except UnsupportedError:
-        return ""
+    assert kernels(lowered(product(depth=65_469), cpu, "naive")) == ["integer_naive"]
+    with pytest.raises(UnsupportedError, match="65535 rounds"):
+        lowered(product(depth=65_470), cpu, "naive")

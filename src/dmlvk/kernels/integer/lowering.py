@@ -467,7 +467,8 @@ class _ByteTile(CooperativeTile):
 
     @property
     def shared_bytes(self) -> int:
-        """The shared memory: lines padded by a word. The sums of 16 rows of each block, which later lie there, take less."""
+        """The shared memory of a GPU's tile: lines padded by a word. Sums of 16 rows of each block, which later lie there,
+        take less."""
         lines = self.rows + self.columns
         return self.buffers * lines * (self.depth + _WORD) + 3 * 4 * lines
 

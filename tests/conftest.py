@@ -3,6 +3,7 @@ account of every skip."""
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import re
@@ -36,6 +37,16 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", f"{name}: {meaning}")
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Whether nothing of a file would be chosen by ``-m``, as its text tells: what a file imports takes seconds."""
+    chosen = str(config.option.markexpr)
+    if collection_path.suffix != ".py" or "not slow" not in chosen:
+        return None
+    text = collection_path.read_text(encoding="utf-8")
+    is_quick = "mark.quick" in text or collection_path.parent.name not in ("device", "onnx")
+    return True if "\npytestmark = pytest.mark.slow" in text or not is_quick else None
+
+
 @pytest.hookimpl(tryfirst=True)  # before -m chooses by markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     host = Path(__file__).parent / "host"
@@ -44,6 +55,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("host")
         if "torch" in getattr(item, "fixturenames", ()):
             item.add_marker("torch")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """What is there for all tests is not looked through again and again by the garbage collector."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -82,10 +82,8 @@ if [[ $tier == --check ]]; then
     check "ruff" .venv/bin/ruff check
     check "ruff format" .venv/bin/ruff format --check
     start "mypy" .venv/bin/mypy
-    # One after the other: together, both processes would have to collect all tests, which takes as long as many of them.
-    check "pytest, host tests" env PYTHONPATH=src:bench/src "${pytest[@]}" tests/host tests/fuzz -m "host and not slow and not full" "$@"
-    check "pytest, quick tests on the device" env "${driver[@]}" PYTHONPATH=src:bench/src "${validated[@]:1}" tests/device tests/onnx \
-        -m "quick and not slow and not full" "$@"
+    check "pytest, host tests and quick ones on the device" env "${driver[@]}" PYTHONPATH=src:bench/src "${pytest[@]}" \
+        tests/host tests/fuzz tests/device tests/onnx -m "(host or quick) and not slow and not full" "$@"
     gather
     all_checks
 fi

@@ -57,7 +57,7 @@ for depth in (4, 20):
 """Products of 1 and of 5 rounds, which four slices share: the last has none."""
 
 
-@pytest.mark.slow
+@pytest.mark.full  # half a minute under the instrumenting layer
 def test_a_slice_of_a_product_without_rounds_reads_nothing_outside() -> None:
     _check("-c", _SLICES)
 

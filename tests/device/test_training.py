@@ -39,7 +39,7 @@ def test_steps_are_those_of_torch(device: dmlvk.Device, example: ModuleType, see
     assert worst < 1.5e-4, worst
 
 
-@pytest.mark.slow
+@pytest.mark.full  # a minute on a processor; what each step does is held above
 def test_it_learns(device: dmlvk.Device, example: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     """Other random numbers, which another driver's rounding amounts to, end between 98.1 and 98.9 %."""
     assert example.train(device, 20) > 0.97

@@ -30,6 +30,7 @@ def short_run(attempt: Attempt, count: int, seed: int = 0) -> dict[str, int]:
 
 
 @pytest.mark.host
+@pytest.mark.slow
 def test_descs() -> None:
     outcomes = short_run(descs.attempt, 1500)
     assert min(outcomes[word] for word in ("refused", "planned")) > 500

@@ -287,6 +287,7 @@ def test_summary() -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("large", "decides"), [(1.0, False), (1e9, True)])
 def test_a_network_in_which_roundings_decide_is_far_from_its_float64(
     large: float, decides: bool, torch: Any, monkeypatch: pytest.MonkeyPatch

@@ -128,6 +128,7 @@ def passes_field_checks(desc: OperatorDesc) -> bool:
     return True
 
 
+@pytest.mark.slow
 @together(PAIRS, lambda pair: f"{pair[0].__name__}, {pair[1].label}")
 def test_constraint_is_broken_first(pair: tuple[type[OperatorDesc], Constraint]) -> None:
     row, constraint = pair

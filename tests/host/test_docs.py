@@ -126,11 +126,13 @@ def test_every_section_says_something() -> None:
         assert len(rest.partition("###")[0].split()) >= 4, f"nothing is said about {message}"
 
 
+@pytest.mark.slow  # it reads all of the code
 @pytest.mark.parametrize(("title", "message"), MESSAGES, ids=[message for _, message in MESSAGES])
 def test_the_code_can_say_it(title: str, message: str) -> None:
     assert is_spoken(title, message), "nothing in src/dmlvk or native begins with it"
 
 
+@pytest.mark.slow
 def test_what_nobody_says_is_found() -> None:
     for title, message in (
         ("NoDeviceError", "no Vulkan loader at all"),

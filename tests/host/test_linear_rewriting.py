@@ -23,6 +23,8 @@ from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.tensor import TensorDesc
 
+pytestmark = pytest.mark.slow
+
 FEW, TIMES = 80, 4
 THRESHOLDS = gc.get_threshold()
 MOST = 4.5

@@ -49,6 +49,7 @@ def with_weights_owned(desc: OperatorDesc) -> OperatorDesc:
     return desc.replace(**{name: dataclasses.replace(tensor, flags=TensorFlags.OWNED_BY_DML) for name, tensor in tensors})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every_device", [pytest.param(True, marks=pytest.mark.full, id="every device"), False])
 @pytest.mark.parametrize("operator", [row for row in all_cases() if row in LOWERINGS], ids=lambda row: row.__name__)
 def test_every_plan_keeps_to_its_device(operator: type[OperatorDesc], every_device: bool) -> None:

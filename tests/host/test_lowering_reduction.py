@@ -361,6 +361,7 @@ def reductions(draw: st.DrawFn) -> Reduction:
     return desc
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(desc=reductions(), caps=st.sampled_from([LEAST, GPU, WIDE, CPU]))
 def test_every_element_is_read_once(desc: Reduction, caps: Capabilities) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from spirv_modules import OP_CAPABILITY, OP_DECORATE, OP_VARIABLE, SPEC_ID, instructions, validate
 
 from dmlvk.kernels.common.kernel import KernelSpec, Variant, module_name
@@ -36,6 +37,7 @@ def test_the_pack_holds_the_manifest_and_nothing_else() -> None:
     assert sorted(module_names()) == sorted(module_name(spec.name, variant) for spec, variant in MODULES)
 
 
+@pytest.mark.slow
 def test_every_module_is_valid() -> None:
     complaints = validate({module_name(spec.name, variant): spirv(spec.name, variant) for spec, variant in MODULES})
     assert not complaints, "\n".join(complaints)

@@ -18,6 +18,8 @@ from dmlvk.verify.page import page as verify_page
 from dmlvk_bench.page import page as bench_page
 from dmlvk_bench.results import Ceilings, ProblemRow, Results
 
+pytestmark = pytest.mark.slow
+
 SCREENS = ("light", "dark")
 PAGES = {
     "bench": lambda: bench_page(page_samples.results(), page_samples.card()),

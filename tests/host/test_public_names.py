@@ -7,6 +7,8 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 import dmlvk
 import dmlvk.eager
 import dmlvk.llm
@@ -92,6 +94,7 @@ for line in sys.stdin.read().splitlines():
 """
 
 
+@pytest.mark.slow
 def test_names_stay_what_they_are_whatever_else_is_imported() -> None:
     """The package dmlvk.devices has the name of a public function.
 

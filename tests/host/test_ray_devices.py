@@ -16,6 +16,8 @@ from dmlvk.runtime import device as runtime
 from dmlvk.runtime.device import DeviceInfo
 from dmlvk.spec.errors import InvalidArgumentError, NoDeviceError, StateError
 
+pytestmark = pytest.mark.slow  # Ray takes seconds to be imported
+
 ONE, TWO = Place("11111111", 0), Place("22222222", 0)
 
 

@@ -90,6 +90,7 @@ def run(program: Program, symbols: Sequence[int]) -> tuple[list[int], list[objec
     return stack, outcomes
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(STEPS, st.lists(NUMBERS, min_size=1, max_size=3), st.data())
 def test_the_function_agrees_with_ints_or_refuses(program: Program, first: list[int], data: st.DataObject) -> None:

@@ -185,8 +185,14 @@ def _report() -> SessionReport:
     return report
 
 
+REAL = ("test_resnet50", "test_shufflenet", "test_squeezenet")
+"""The real models that are always run: the others are older networks of the same operators, and take four minutes."""
+
+
 def _of_light(name: str) -> Any:
-    return pytest.param(name, marks=pytest.mark.slow) if name in CATEGORIES["Real"] else name
+    if name not in CATEGORIES["Real"]:
+        return name
+    return pytest.param(name, marks=pytest.mark.slow if name in REAL else pytest.mark.full)
 
 
 @pytest.mark.parametrize("name", [_of_light(name) for name in sorted(CASES.keys() - EXCLUSIONS.keys() - REPEATED)])

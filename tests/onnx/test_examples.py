@@ -76,6 +76,7 @@ def test_suppression_keeps_the_surest_of_boxes_that_overlap() -> None:
     assert suppress(boxes[:0], np.zeros(0)) == []
 
 
+@pytest.mark.full  # two minutes on a processor
 def test_background_removal(run_example: Run, model_path: Callable[[str], Path], tmp_path: Path) -> None:
     from skimage import data
 

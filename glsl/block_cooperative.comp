@@ -60,18 +60,7 @@ Raw head_a(uint place, uint line, uint word, uint k, uint count) { return eight_
 
 uint place_b(uint line, uint word) { return min(first_n + line, p.columns - 1); }
 
-uvec4 packed_b(Raw raw) {
-    if (HALF_NUMBERS) {
-        uvec4 halves;
-        half_numbers_of(raw.codes, halves);
-        return halves;
-    }
-    float numbers[8];
-    numbers_of(raw.codes, numbers);
-    uvec4 word;
-    [[unroll]] for (uint i = 0; i < 4; ++i) word[i] = packHalf2x16(vec2(numbers[2 * i], numbers[2 * i + 1]));
-    return word;
-}
+uvec4 packed_b(Raw raw) { return rounded_numbers_of(raw.codes); }
 
 Raw eight_of_b(uint column, uint eight) {
     Raw raw;

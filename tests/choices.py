@@ -44,6 +44,7 @@ _H200 = Capabilities(
         CooperativeMatrix(16, 16, 16, "float16", "float32"),
         CooperativeMatrix(16, 16, 32, "int8", "int32"),
     ),
+    matrix_fragments=True,
     model=H200,
 )
 DEVICES = {
@@ -513,10 +514,22 @@ def _along(title: str, rules: tuple[Rule, ...], base: Any, field: str) -> Iterat
         yield from (f"  {', '.join(names)}{text}" for text, names in found.items())
 
 
-def choices() -> str:
-    """The whole table."""
-    return "\n".join((*_ladders(), *_times(), *_problems(), *_other_rules(), *_under_limits(), *_fields())) + "\n"
+PARTS: dict[str, Callable[[], Iterator[str]]] = {
+    "ladders": _ladders,
+    "times": _times,
+    "problems": _problems,
+    "other rules": _other_rules,
+    "limits": _under_limits,
+    "fields": _fields,
+}
+"""The parts of the table, each with its lines."""
+
+
+def expected(part: str) -> list[str]:
+    """The lines of a part in the file."""
+    _, _, rest = FILE.read_text().partition(f"= {part}\n")
+    return rest.partition("\n= ")[0].splitlines()
 
 
 if __name__ == "__main__":
-    FILE.write_text(choices())
+    FILE.write_text("".join(f"= {part}\n" + "".join(f"{line}\n" for line in lines()) for part, lines in PARTS.items()))

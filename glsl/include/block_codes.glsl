@@ -189,6 +189,15 @@ EightCodes load_eight_codes(uint column, uint eight) {
     return found;
 }
 
+// Group g of a chunk.
+EightCodes eight_codes_of(Chunk chunk, uint g, ColumnBits bits) {
+    EightCodes found = EightCodes(chunk.low[g], 0, g, bits);
+    if (BITS == 8) found.low = word_of_bytes(chunk, 2 * g), found.more = word_of_bytes(chunk, 2 * g + 1);
+    if (BITS == 6) found.more = chunk.high[g / 2];
+    if (BITS == 5) found.more = chunk.high.x;
+    return found;
+}
+
 // Their numbers.
 void numbers_of(EightCodes codes, out float numbers[8]) {
     const vec3 terms = terms_of(codes.bits);
@@ -207,8 +216,8 @@ void numbers_of(EightCodes codes, out float numbers[8]) {
     }
 }
 
-// Whether a number is the product of two FLOAT16: the scale, and a code of 4 or 5 bits less CENTRE.
-const bool HALF_NUMBERS = SCALE == SCALE_FLOAT16 && OFFSET == OFFSET_NONE && BITS < 6;
+// Whether a number is the product of two FLOAT16: the scale, and a code less CENTRE.
+const bool HALF_NUMBERS = SCALE == SCALE_FLOAT16 && OFFSET == OFFSET_NONE && BITS != 6;
 
 #ifdef HALF_ARITHMETIC // defined by who has the extension for it
 // The numbers, rounded to FLOAT16 as they come, where HALF_NUMBERS. Two codes that lie in halves of a word are the low bits of two FLOAT16
@@ -223,11 +232,25 @@ void half_numbers_of(EightCodes codes, out uvec4 numbers) {
             else pair = fma(unpackFloat2x16((word & 0x00F000F0u) | 0x64006400u), f16vec2(0.0625), f16vec2(-64.0 - float(CENTRE)));
         } else {
             uint word = codes.low >> 4 * i & 0x000F000Fu;
-            word |= (codes.more >> (codes.g * 4 + i) & 0x00010001u) << 4;
+            if (BITS == 5) word |= (codes.more >> (codes.g * 4 + i) & 0x00010001u) << 4;
+            if (BITS == 8) word = (i < 2 ? codes.low : codes.more) >> 8 * (i % 2) & 0x00FF00FFu;
             pair = unpackFloat2x16(word | 0x64006400u) - f16vec2(1024.0 + float(CENTRE));
         }
         numbers[i] = packFloat2x16(pair * scale);
     }
+}
+
+// The same of every format.
+uvec4 rounded_numbers_of(EightCodes codes) {
+    uvec4 halves;
+    if (HALF_NUMBERS) {
+        half_numbers_of(codes, halves);
+        return halves;
+    }
+    float numbers[8];
+    numbers_of(codes, numbers);
+    [[unroll]] for (uint i = 0; i < 4; ++i) halves[i] = packHalf2x16(vec2(numbers[2 * i], numbers[2 * i + 1]));
+    return halves;
 }
 #endif
 

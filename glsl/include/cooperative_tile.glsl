@@ -26,24 +26,16 @@
 // load behind a condition of its own, or a conversion behind a load, waits for memory there and then. The loop's own
 // condition, the same for all invocations, keeps the compiler from moving the loads down to where their values are used.
 //
-// For other factors than float16 it also defines FACTOR, their type; FACTORS, how many are in a word of 16 bytes; SUM_TYPE, of 32
-// bits; SUMS_BEGIN, a statement after which sums need not be 0 (see take_sums); SIZE_STORED, the words of shared memory in which
-// a subgroup hands over sums in a way of the includer's; and PLACE_A, the type that place_a returns. Sums of integers are read
-// by sum_bits_at.
+// For other factors than float16 it also defines what cooperative_sums.glsl asks for; FACTORS, how many are in a word of 16 bytes; and
+// PLACE_A, the type that place_a returns. SUMS_BEGIN is a statement after which sums need not be 0 (see take_sums).
 
 #ifndef DMLVK_COOPERATIVE_TILE_GLSL
 #define DMLVK_COOPERATIVE_TILE_GLSL
 
-#ifndef FACTOR
-#define FACTOR float16_t
+#ifndef FACTORS
 #define FACTORS (WORD_BYTES / 2)
-#define SUM_TYPE float
 #define PLACE_A uint
 #endif
-
-#define MATRIX_A coopmat<FACTOR, gl_ScopeSubgroup, MAT_M, MAT_K, gl_MatrixUseA>
-#define MATRIX_B coopmat<FACTOR, gl_ScopeSubgroup, MAT_K, MAT_N, gl_MatrixUseB>
-#define MATRIX_SUMS coopmat<SUM_TYPE, gl_ScopeSubgroup, MAT_M, MAT_N, gl_MatrixUseAccumulator>
 
 const uint WORDS_A = (A_ALONG_K != 0 ? TILE_K : TILE_M) / FACTORS;
 const uint WORDS_B = (B_ALONG_K != 0 ? TILE_K : TILE_N) / FACTORS;
@@ -56,24 +48,14 @@ const uint SIZE_B = LINES_B * PITCH_B;
 const uint STAGED_A = LINES_A * WORDS_A / LOCAL_SIZE_X;
 const uint STAGED_B = LINES_B * WORDS_B / LOCAL_SIZE_X;
 
-const uint BLOCKS_M = SUB_M / MAT_M;
-const uint BLOCKS_N = SUB_N / MAT_N;
 const uint STEPS = TILE_K / MAT_K;
 const uint PARTS = SPREAD > 1 ? SPREAD : 1;
 const uint SUBGROUPS_N = TILE_N / SUB_N;
 const uint SUBGROUPS = TILE_M / SUB_M * SUBGROUPS_N;
 
-// When the sums are finished each subgroup turns MAT_M rows of its block through shared memory: SUB_N numbers and a word of padding.
-const uint PITCH_SUMS = SUB_N / 4 + 1;
-const uint SIZE_SUMS = MAT_M * PITCH_SUMS;
-
-#ifndef SIZE_STORED
-#define SIZE_STORED SIZE_SUMS
-#endif
 const uint SIZE_TILES = BUFFERS * (SIZE_A + SIZE_B);
-shared uvec4 tiles[SIZE_TILES > SUBGROUPS * SIZE_STORED ? SIZE_TILES : SUBGROUPS * SIZE_STORED];
 
-MATRIX_SUMS sums[BLOCKS_M][BLOCKS_N];
+#include "cooperative_sums.glsl"
 
 PLACE_A places_a[STAGED_A];
 uint places_b[STAGED_B];
@@ -181,23 +163,5 @@ void multiply(uint first, uint last) {
     }
     barrier();
 }
-
-// Hands the finished sums of MAT_M rows of the subgroup's block over through shared memory, for i < BLOCKS_M: row m and columns n to
-// n + 3 of them are then sums_at(m, n / 4).
-void share_sums(uint i) {
-    const uint start = gl_SubgroupID * SIZE_SUMS;
-    [[unroll]] for (uint j = 0; j < BLOCKS_N; ++j)
-        coopMatStore(sums[i][j], tiles, start + j * MAT_N / 4, PITCH_SUMS, gl_CooperativeMatrixLayoutRowMajor);
-}
-
-// The other way: sums begin with what lies there.
-void take_sums(uint i) {
-    const uint start = gl_SubgroupID * SIZE_SUMS;
-    [[unroll]] for (uint j = 0; j < BLOCKS_N; ++j)
-        coopMatLoad(sums[i][j], tiles, start + j * MAT_N / 4, PITCH_SUMS, gl_CooperativeMatrixLayoutRowMajor);
-}
-
-uvec4 sum_bits_at(uint m, uint word) { return tiles[gl_SubgroupID * SIZE_SUMS + m * PITCH_SUMS + word]; }
-vec4 sums_at(uint m, uint word) { return uintBitsToFloat(sum_bits_at(m, word)); }
 
 #endif

@@ -13,6 +13,7 @@ import dmlvk
 from dmlvk import TensorDataType, TensorDesc
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.devices.model import H200
+from dmlvk.kernels.block_quantized import rules
 from dmlvk.kernels.lowering import lower, possible_rules
 from dmlvk.spec.block_formats import BlockFormat
 from dmlvk.spec.gate import Gate
@@ -144,8 +145,8 @@ def check_product(
     )
     desc.validate()
     expected = block_quantized_gemm(desc, *arrays)
-    rules = possible_rules(desc, caps or device.capabilities)
-    for rule in rules if caps is None else [rule for rule in rules if rule in ("dot", "vector")]:
+    possible = possible_rules(desc, caps or device.capabilities)
+    for rule in possible if caps is None else [rule for rule in possible if rule in ("dot", "vector")]:
         plan = None if caps is None else lower(desc, caps, force=rule)
         problem = Problem(desc, tuple(inputs), (output,))
         buffers = [Execution(device, problem, rule, plan).run().buffers[0] for _ in range(2)]
@@ -153,7 +154,7 @@ def check_product(
         assert output.stray_bytes(buffers[0]) == 0, rule
         error = np.abs(output.view(buffers[0]).astype(np.float64) - expected.value)
         # Cooperative matrices have factors of float16.
-        unit = 2.0**-11 if data_type is F16 or rule == "cooperative" else 2.0**-22
+        unit = 2.0**-11 if data_type is F16 or rule in ("cooperative", "strips") else 2.0**-22
         assert (error <= 2 * unit * expected.magnitude).all(), (rule, (error / expected.magnitude).max())
 
 
@@ -240,6 +241,17 @@ def test_parts_that_bindings_hold(device: dmlvk.Device) -> None:
 def test_rows_of_float16(device: dmlvk.Device, name: str, layout: str) -> None:
     check_product(device, name, 11, F16, layout)
     check_rows(device, name, F16)
+
+
+@pytest.mark.parametrize(("name", "rows"), [("long", 3), ("half a group", 17), ("64, bytes", 40), ("a single column", 16)])
+@pytest.mark.parametrize("deep", [8, 1])
+def test_strips(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch, name: str, rows: int, deep: int) -> None:
+    """Columns that fill no strip, depths that fill no round, tiles of 16 rows, of 32 and two of these; subgroups that share
+    the depth, and parts of it."""
+    if not device.capabilities.matrix_fragments:
+        pytest.skip("the device has no matrices whose elements lie where strips fill them")
+    monkeypatch.setattr(rules, "_MOST_DEEP", deep)
+    check_product(device, name, rows, F16)
 
 
 @pytest.mark.full

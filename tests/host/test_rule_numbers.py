@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from types import SimpleNamespace
 
+import choices
 import pytest
 
 import dmlvk
@@ -16,7 +17,9 @@ from dmlvk.kernels.block_quantized.rules import (
     NORMALIZED_BLOCK_GEMM,
     BlockProblem,
     NormalizedProblem,
+    StripParts,
     matrix_parts,
+    strip_parts,
 )
 from dmlvk.kernels.common.rule import Rule
 from dmlvk.kernels.common.shapes import Coalesced
@@ -186,7 +189,9 @@ WITH_DOT = dataclasses.replace(GPU, features=GPU.features | {"integer_dot_produc
 
 def _blocks(rows: int, columns: int, depth: int) -> BlockProblem:
     """A product with weights in Q4_0."""
-    return BlockProblem(rows, columns, depth, nbytes=columns * depth * 9 // 16, is_half=False, whole=True, totals=0)
+    return BlockProblem(
+        rows, columns, depth, nbytes=columns * depth * 9 // 16, is_half=False, half_factors=False, whole=True, totals=0
+    )
 
 
 @pytest.mark.parametrize(
@@ -198,6 +203,42 @@ def test_matrices_unpack_weights_from_so_many_rows(columns: int, depth: int, dot
     for caps, rows in ((WITH_DOT, dot), (GPU, vector)):
         assert pays(_blocks(rows, columns, depth), caps)
         assert not pays(_blocks(rows - 1, columns, depth), caps)
+
+
+WITH_FRAGMENTS = choices.DEVICES["h200"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "depth", "least"), [(28672, 4096, 4), (4096, 14336, 4), (4096, 4096, 4), (1024, 1024, 20)]
+)
+def test_strips_are_for_few_rows(columns: int, depth: int, least: int) -> None:
+    strips = named(BLOCK_GEMM, "strips")
+    assert strips.possible(dataclasses.replace(_blocks(16, columns, depth), is_half=True), WITH_FRAGMENTS)
+    chosen = [rows for rows in range(1, 40) if strips.when(_blocks(rows, columns, depth), WITH_FRAGMENTS)]
+    assert chosen == [*range(least, 33)]
+
+
+def test_strips_need_to_know_where_elements_lie_and_leave_to_round() -> None:
+    possible, problem = named(BLOCK_GEMM, "strips").possible, _blocks(16, 4096, 4096)
+    assert not possible(problem, WITH_FRAGMENTS), "FLOAT32 is not rounded"
+    assert possible(dataclasses.replace(problem, half_factors=True), WITH_FRAGMENTS)
+    lacking = dataclasses.replace(WITH_FRAGMENTS, matrix_fragments=False)
+    assert not possible(dataclasses.replace(problem, half_factors=True), lacking)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "depth", "parts"),
+    [
+        (16, 28672, 4096, StripParts(16, 2, 896, 1, 16)),
+        (17, 28672, 4096, StripParts(32, 1, 896, 1, 32)),
+        (16, 4096, 14336, StripParts(16, 8, 128, 2, 7)),
+        (32, 4096, 14336, StripParts(32, 8, 128, 1, 14)),
+        (16, 4096, 4096, StripParts(16, 8, 128, 1, 4)),
+        (16, 2048, 256, StripParts(16, 2, 64, 1, 1)),
+    ],
+)
+def test_strips_share_the_depth_before_it_comes_in_parts(rows: int, columns: int, depth: int, parts: StripParts) -> None:
+    assert strip_parts(rows, columns, depth, GPU) == parts
 
 
 @pytest.mark.parametrize(("rows", "parts"), [(32, 3), (33, 1)])

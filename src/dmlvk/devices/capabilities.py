@@ -69,6 +69,8 @@ class Capabilities:
         storage_buffer_bytes: Most bytes of one storage binding.
         storage_buffers: Most storage bindings of a launch.
         cooperative_matrices: The shapes that ``cooperative_matrix`` multiplies, in the driver's order.
+        matrix_fragments: Whether elements of matrices lie in invocations as ``glsl/include/matrix_fragments.glsl`` has them:
+            what a device is asked when it is opened.
         allow_half_precision: Whether FLOAT32 may be computed in float16: what an operator is compiled with
             (``ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION``), not what the device can.
         max_launches: The most launches of one operator: what the host is ready to prepare, not what the device can
@@ -88,6 +90,7 @@ class Capabilities:
     storage_buffer_bytes: int = 2**27
     storage_buffers: int = 4
     cooperative_matrices: tuple[CooperativeMatrix, ...] = ()
+    matrix_fragments: bool = False
     allow_half_precision: bool = False
     max_launches: int = 1 << 14
     is_cpu: bool = False

@@ -22,7 +22,7 @@ from dmlvk.graph.wiring import wire
 from dmlvk.kernels.common.plan import Plan
 from dmlvk.kernels.lowering import check_data_types, lower
 from dmlvk.runtime.device import ComputeDevice, DeviceChoice, DeviceInfo, choose_device
-from dmlvk.runtime.measure import learn_model
+from dmlvk.runtime.measure import learn_fragments, learn_model
 from dmlvk.runtime.memory import Buffer, Purpose
 from dmlvk.spec.enums import CreateDeviceFlags, ExecutionFlags, Feature, FeatureLevel, TensorDataType, member
 from dmlvk.spec.errors import InvalidArgumentError, UnsupportedError, other_device
@@ -77,6 +77,7 @@ class Device(ComputeDevice):
             raise _too_high(minimum_feature_level)
         super().__init__(choice, mask=mask, max_memory_bytes=max_memory_bytes, max_launches=max_launches)
         learn_model(self)
+        learn_fragments(self)
         self.private_data: dict[object, Any] = {}
 
     def reopened(self) -> Device:

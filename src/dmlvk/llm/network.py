@@ -260,7 +260,8 @@ class Network:
         if last is not None:
             sums = _Sums(_rows(steps, sums.x, last), sums.addend and _rows(steps, sums.addend, last))
         output = "output" if "output.weight" in self._weights else "token_embd"
-        # Products with blocks take any rows: FLOAT32 here, where every bit may decide which token is the best.
+        # Products with blocks take any rows: FLOAT32 here, where every bit may decide which token is the best. Where
+        # layers are FLOAT16, matrices may multiply many rows of them.
         exact = _F32 if self._weights[f"{output}.weight"].format else self._data_type
         addend = sums.addend and _cast(steps, sums.addend, _F32)
         x, _ = self._normalised(steps, _Sums(sums.x, addend), "output_norm", exact)
@@ -369,7 +370,8 @@ class Network:
             inputs = {"input_tensor": x, "weight_tensor": weight.value}
             if row:
                 inputs["bias_tensor"] = row
-            return steps.launch(BlockQuantizedGemm, inputs, sizes, data_type, format=weight.format)
+            halves = self._data_type is TensorDataType.FLOAT16
+            return steps.launch(BlockQuantizedGemm, inputs, sizes, data_type, format=weight.format, half_factors=halves)
         inputs = {"a_tensor": x, "b_tensor": self._in_type(steps, weight, data_type)}
         if row:
             inputs["c_tensor"] = row.seen_as(1, sizes[1]).repeated(*sizes)

@@ -16,8 +16,12 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Final
 
+import numpy as np
+
 from dmlvk.devices.model import NumberSource, preferred
-from dmlvk.kernels.common.plan import Plan
+from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix
+from dmlvk.kernels.common.dispatch import make_dispatch
+from dmlvk.kernels.common.plan import Plan, output_range
 from dmlvk.kernels.lowering import lower
 from dmlvk.kernels.peak.arithmetic import Arithmetic, chains, matrices
 from dmlvk.runtime.device import ComputeDevice, known_model, model_path
@@ -51,6 +55,9 @@ _MANY_WORKGROUPS: Final = 8192
 """Workgroups that keep all processors busy to the end."""
 _FULL_WORKGROUP: Final = 1024
 """Invocations that keep all arithmetic units of a processor busy, where a workgroup may have so many."""
+
+_FRAGMENT_SUBGROUP: Final = 32
+"""The invocations of a subgroup whose matrices are known."""
 
 _lock = threading.Lock()
 _learning = threading.Lock()
@@ -146,6 +153,26 @@ def learn_model(device: ComputeDevice) -> None:
                 warnings.warn(f"dmlvk could not measure {device.info.name}: {error}", RuntimeWarning, stacklevel=4)
             device.reset_peak_memory()
         device.capabilities = dataclasses.replace(device.capabilities, model=known_model(device.info))
+
+
+def learn_fragments(device: ComputeDevice) -> None:
+    """Asks a device where elements of matrices lie in a subgroup, which Vulkan does not tell: see
+    ``glsl/matrix_fragments.comp``."""
+    caps = device.capabilities
+    shape = cooperative_matrix(caps, "float16", "float32")
+    if shape is None or (shape.m, shape.n, shape.k) != (16, 16, 16) or caps.subgroup_size != _FRAGMENT_SUBGROUP:
+        return
+    constants = {"LOCAL_SIZE_X": _FRAGMENT_SUBGROUP}
+    ask = make_dispatch(
+        "matrix_fragments", (output_range(),), (1, 1, 1), _FRAGMENT_SUBGROUP, variant={}, constants=constants
+    )
+    answers = device.create_buffer(4 * _FRAGMENT_SUBGROUP)
+    recording = Recording(device, timestamps=False)
+    recording.add(PreparedLaunches(device, "fragments", (ask,)).resolve(_resources([], [answers], 0, answers.size_in_bytes)))
+    recording.submit()
+    known = bool(answers.read().view(np.uint32).all())
+    device.reset_peak_memory()
+    device.capabilities = dataclasses.replace(caps, matrix_fragments=known)
 
 
 def _wake(device: ComputeDevice) -> None:

@@ -99,7 +99,7 @@ def _normalized(norm: RootMeanSquare, product: BlockQuantizedGemm) -> Normalized
     if norm.tensor("output_tensor").sizes[-1] != rows.sizes[1] or not all(map(_is_packed, parts)):
         return None
     own = ("weight_tensor", "scales_tensor", "zero_points_tensor", "bias_tensor", "output_tensor")
-    fields = {name: getattr(product, name) for name in (*own, "format", "block_size", "gate")}
+    fields = {name: getattr(product, name) for name in (*own, "format", "block_size", "gate", "half_factors")}
     for name in ("input_tensor", "norm_addend_tensor", "sum_tensor"):
         tensor: TensorDesc | None = getattr(norm, _NORM_FIELDS[name])
         fields[name] = tensor and TensorDesc(tensor.data_type, rows.sizes)

@@ -13,11 +13,14 @@ from dmlvk.kernels.block_quantized.rules import (
     BLOCK_GEMM,
     MOST_ROWS,
     NORMALIZED_BLOCK_GEMM,
+    STRIP_COLUMNS,
+    STRIP_DEPTH,
     BlockGatherProblem,
     BlockProblem,
     NormalizedProblem,
     dot_shape,
     matrix_parts,
+    strip_parts,
 )
 from dmlvk.kernels.common.activation import fused
 from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix
@@ -78,6 +81,7 @@ def _problem(desc: BlockQuantizedGemm) -> BlockProblem:
         desc.depth,
         nbytes=PackedWeights.of(desc).nbytes,
         is_half=x.data_type is TensorDataType.FLOAT16,
+        half_factors=desc.half_factors,
         whole=whole_words(*own, along_depth=True),
         totals=_totals(layout_of(desc)),
     )
@@ -313,6 +317,35 @@ def _cooperative(desc: BlockQuantizedGemm, problem: BlockProblem, caps: Capabili
     return _in_parts(desc, caps, multiply)
 
 
+def _strips(desc: BlockQuantizedGemm, problem: BlockProblem, caps: Capabilities) -> Plan:
+    def multiply(product: Product, weights: PackedWeights, taken: int) -> Plan:
+        product = product.with_addend_as_c()
+        strips = strip_parts(product.rows, product.columns, product.depth, caps)
+        depth = strips.deep * STRIP_DEPTH
+        return parts_and_merge(
+            "block_strips",
+            product,
+            caps,
+            {
+                "LOCAL_SIZE_X": strips.deep * caps.subgroup_size,
+                "DEEP": strips.deep,
+                "TILE_M": strips.rows,
+                "TILE_K": depth,
+                "SUB_N": STRIP_COLUMNS,
+                **weights.constants,
+            },
+            strips.workgroups,
+            split_sum(product, caps, -(-product.depth // depth), strips.parts),
+            tiles=False,
+            may_add_nothing=True,
+            subgroup_size=caps.subgroup_size,
+            taken=taken,
+            more=weights.params,
+        )
+
+    return _in_parts(desc, caps, multiply)
+
+
 def _unpacked(desc: BlockQuantizedGemm, problem: BlockProblem, caps: Capabilities) -> Plan:
     def multiply(product: Product, weights: PackedWeights, taken: int) -> Plan:
         kind = product.data_type
@@ -383,7 +416,14 @@ def _tiled(desc: BlockQuantizedGemm, problem: BlockProblem, caps: Capabilities) 
     return _in_parts(desc, caps, multiply)
 
 
-_SCHEDULES = {"unpacked": _unpacked, "cooperative": _cooperative, "dot": _dot, "tiled": _tiled, "vector": _vector}
+_SCHEDULES = {
+    "unpacked": _unpacked,
+    "strips": _strips,
+    "cooperative": _cooperative,
+    "dot": _dot,
+    "tiled": _tiled,
+    "vector": _vector,
+}
 
 register(
     BlockQuantizedGemm,

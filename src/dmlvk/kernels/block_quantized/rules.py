@@ -38,6 +38,18 @@ _MOST_UNPACKED = 1 << 28
 """The most bytes of temporary memory that unpacked weights take."""
 _LEAST_ROUNDS = 2
 """The fewest rounds of a part."""
+STRIP_ROWS, STRIP_COLUMNS, STRIP_DEPTH = (16, 32), 32, 128
+"""Rows of a tile of strips, of few and of more; columns of a strip; the depth of a round of each of its subgroups."""
+_MOST_DEEP = 8
+"""The most subgroups of a strip."""
+_STRIP_ROUNDS = 4
+"""The fewest rounds of a part of their sums."""
+_STRIPS_EACH = (12, 6)
+"""Subgroups on each processor that keep enough loads in flight, and of tiles of more rows, which take more registers."""
+_FILLED = (9.0, 15.0)
+"""Multiply-adds that take as long as those of a weight in a tile of strips, with its unpacking, by the tile's rows."""
+_STRIP_START = 3.5
+"""Latencies before the first products and after the last."""
 _DOT_LOCAL, _MOST_DOT_LOCAL, _CPU_DOT_LOCAL = 256, 512, 32
 """The invocations of the schedule for dot products, which share the digits of a row: about one for each chunk."""
 _CHUNK_INVOCATIONS = CHUNK // 8
@@ -56,6 +68,7 @@ class BlockProblem:
         rows, columns, depth: The rows and columns of the output, the terms of each sum.
         nbytes: The bytes of the packed weights.
         is_half: Whether the tensors are FLOAT16.
+        half_factors: Whether factors of FLOAT32 may be rounded to it.
         whole: Whether rows of the input are whole words of 16 bytes.
         totals: The sums of a chunk's numbers of the input that offsets of the format need; 0 without offsets.
     """
@@ -65,6 +78,7 @@ class BlockProblem:
     depth: int
     nbytes: int
     is_half: bool
+    half_factors: bool
     whole: bool
     totals: int
 
@@ -99,8 +113,16 @@ class BlockGatherProblem:
 
 
 def _cooperative(problem: BlockProblem, caps: Capabilities) -> bool:
-    allowed = problem.is_half or caps.allow_half_precision
+    allowed = problem.is_half or problem.half_factors or caps.allow_half_precision
     return allowed and problem.whole and cooperative_matrix(caps, "float16", "float32") is not None
+
+
+def _strips(problem: BlockProblem, caps: Capabilities) -> bool:
+    return (
+        _cooperative(problem, caps)
+        and caps.matrix_fragments
+        and caps.workgroup_invocations >= _MOST_DEEP * caps.subgroup_size
+    )
 
 
 class MatrixParts(NamedTuple):
@@ -119,6 +141,36 @@ def matrix_parts(rows: int, columns: int, depth: int, caps: Capabilities) -> Mat
     wanted = caps.model.workgroups(_FLAT_EACH if tile.rows <= _FLAT_ROWS else 1)
     each = -(-rounds // max(min(wanted // workgroups, rounds // _LEAST_ROUNDS), 1))
     return MatrixParts(tile, workgroups, -(-rounds // each), each)
+
+
+class StripParts(NamedTuple):
+    """Strips of columns: the rows of a tile, the subgroups that share the depth of a strip, the workgroups that cover the
+    output, into how many parts sums are split, the rounds of each."""
+
+    rows: int
+    deep: int
+    workgroups: int
+    parts: int
+    rounds: int
+
+
+def strip_parts(rows: int, columns: int, depth: int, caps: Capabilities) -> StripParts:
+    """The strips of a product: as many subgroups as keep enough loads in flight, those of a workgroup first, whose sums need
+    no dispatch to be added."""
+    tile, deep, parts = decided(_strip_shape, caps, (rows, columns, depth))
+    rounds = -(-depth // (deep * STRIP_DEPTH))
+    each = -(-rounds // parts)
+    return StripParts(tile, deep, -(-rows // tile) * -(-columns // STRIP_COLUMNS), -(-rounds // each), each)
+
+
+def _strip_shape(caps: Capabilities, sizes: tuple[int, int, int]) -> tuple[int, int, int]:
+    rows, columns, depth = sizes
+    more = rows > STRIP_ROWS[0]
+    tile, wanted = STRIP_ROWS[more], caps.model.workgroups(_STRIPS_EACH[more])
+    workgroups = -(-rows // tile) * -(-columns // STRIP_COLUMNS)
+    deep = min(power_of_two(-(-wanted // workgroups)), power_of_two(-(-depth // STRIP_DEPTH)), _MOST_DEEP)
+    parts = (2 * wanted + workgroups * deep) // (2 * workgroups * deep)
+    return tile, deep, max(min(parts, depth // (deep * STRIP_DEPTH * _STRIP_ROUNDS)), 1)
 
 
 class DotShape(NamedTuple):
@@ -153,18 +205,39 @@ def _matrices_are_faster(problem: BlockProblem, caps: Capabilities) -> bool:
     return matrices_pay(caps, "float16") and bool(decided(_are_faster, caps, sizes))
 
 
+def _by_rows(caps: Capabilities, sizes: tuple[int, int, int, int]) -> float:
+    """The time of rows that are multiplied one by one."""
+    model, (rows, columns, depth, nbytes) = caps.model, sizes
+    vectors = _MULTIPLIED * (rows + _UNPACKED * -(-rows // MOST_ROWS))
+    each = columns * depth / (model.products_per_microsecond * model.processors)
+    has_dot = "integer_dot_product" in caps.features
+    return max(nbytes / model.bytes_per_microsecond, each * (_DOT * rows if has_dot else vectors))
+
+
 def _are_faster(caps: Capabilities, sizes: tuple[int, int, int, int]) -> bool:
     model, (rows, columns, depth, nbytes) = caps.model, sizes
     each = columns * depth / (model.products_per_microsecond * model.processors)
     read = nbytes / model.bytes_per_microsecond
-    has_dot = "integer_dot_product" in caps.features
-    vectors = _MULTIPLIED * (rows + _UNPACKED * -(-rows // MOST_ROWS))
-    by_rows = max(read, each * (_DOT * rows if has_dot else vectors))
     parts = matrix_parts(rows, columns, depth, caps)
     waves = max(parts.workgroups * parts.parts / (_FLAT_EACH * model.processors), 1)
     waiting = waves * parts.rounds * _ROUND * model.latency_microseconds
     merge = model.dispatch_microseconds if parts.parts > 1 else 0.0
-    return max(read / _MATRIX_SPEED, each * _STAGED / _MATRIX_SPEED, waiting) + merge < by_rows
+    return max(read / _MATRIX_SPEED, each * _STAGED / _MATRIX_SPEED, waiting) + merge < _by_rows(caps, sizes)
+
+
+def _strips_are_faster(problem: BlockProblem, caps: Capabilities) -> bool:
+    """Whether strips take less time by the device's model than rows one by one, and than tiles of matrices."""
+    sizes = problem.rows, problem.columns, problem.depth, problem.nbytes
+    return matrices_pay(caps, "float16") and bool(decided(_are_strips_faster, caps, sizes))
+
+
+def _are_strips_faster(caps: Capabilities, sizes: tuple[int, int, int, int]) -> bool:
+    model, (rows, columns, depth, nbytes) = caps.model, sizes
+    parts = strip_parts(rows, columns, depth, caps)
+    products = _FILLED[rows > STRIP_ROWS[0]] * columns * depth / (model.products_per_microsecond * model.processors)
+    time = max(nbytes / (_MATRIX_SPEED * model.bytes_per_microsecond), products) + _STRIP_START * model.latency_microseconds
+    time += model.dispatch_microseconds if parts.parts > 1 else 0.0
+    return rows <= STRIP_ROWS[1] and time < _by_rows(caps, sizes)
 
 
 def _unpacked(problem: BlockProblem, caps: Capabilities) -> bool:
@@ -175,7 +248,12 @@ def _unpacked(problem: BlockProblem, caps: Capabilities) -> bool:
 def _unpacking_pays(problem: BlockProblem, caps: Capabilities) -> bool:
     """Whether all weights are unpacked once in less time than tiles of matrices lose by unpacking them again and again."""
     sizes = problem.rows, problem.columns, problem.depth, problem.nbytes
-    return _cooperative(problem, caps) and matrices_pay(caps, "float16") and bool(decided(_gains, caps, sizes))
+    return (
+        (problem.is_half or caps.allow_half_precision)
+        and _cooperative(problem, caps)
+        and matrices_pay(caps, "float16")
+        and bool(decided(_gains, caps, sizes))
+    )
 
 
 def _gains(caps: Capabilities, sizes: tuple[int, int, int, int]) -> bool:
@@ -196,6 +274,15 @@ BLOCK_GEMM = (
         "faster than tiles unpack them again and again. On an H100 (driver 580, 2026-11-26) 59 million weights in Q4_0 take "
         "270 us so and 302 by cooperative for 512 rows, 2.64 and 3.28 ms for 8192; 117 million 494 and 521 us, 5.27 and "
         "6.76 ms; 17 million in Q4_K 221 and 315 us for 2048",
+    ),
+    Rule(
+        "strips",
+        when=_strips_are_faster,
+        possible=_strips,
+        because="up to 32 rows, where it is known which elements of a matrix an invocation has: it fills them with what it "
+        "unpacks, which tiles take through shared memory. On an H100 (driver 580, 2026-11-26) 16 rows and 117 million "
+        "weights in Q4_0 take 40 us so and 59 by cooperative, 59 million 24 and 32, 17 million 11 and 15; 4 rows and 117 "
+        "million 39, by dot products 51; 32 rows 62 and 79",
     ),
     Rule(
         "cooperative",

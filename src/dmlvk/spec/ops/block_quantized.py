@@ -125,6 +125,8 @@ class BlockQuantizedGemm(
     addend_tensor: {rows, columns}: what is added besides, such as what goes round a layer.
     output_tensor: {rows, columns}, with a gate half as many.
     block_size: The codes that have a scale in common, of a format APART; 0 of others.
+    half_factors: Whether rows and numbers of the weights may be rounded to FLOAT16 where they are FLOAT32, on a device that
+        multiplies those faster; sums are float32.
     """
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS, (2, 2))
@@ -137,6 +139,7 @@ class BlockQuantizedGemm(
     format: BlockFormat = _s.enumeration(BlockFormat)
     block_size: int = _s.uint(0)
     gate: Gate = _s.enumeration(Gate, Gate.NONE)
+    half_factors: bool = _s.boolean(False)
 
     @property
     def depth(self) -> int:
@@ -202,6 +205,7 @@ class NormalizedBlockGemm(
     format: BlockFormat = _s.enumeration(BlockFormat)
     block_size: int = _s.uint(0)
     gate: Gate = _s.enumeration(Gate, Gate.NONE)
+    half_factors: bool = _s.boolean(False)
 
     @property
     def depth(self) -> int:
@@ -221,7 +225,7 @@ class NormalizedBlockGemm(
     @property
     def product(self) -> BlockQuantizedGemm:
         """The second part."""
-        names = (_WEIGHT, _SCALES, _ZERO_POINTS, "bias_tensor", _OUTPUT, "format", "block_size", "gate")
+        names = (_WEIGHT, _SCALES, _ZERO_POINTS, "bias_tensor", _OUTPUT, "format", "block_size", "gate", "half_factors")
         return BlockQuantizedGemm(
             input_tensor=self.normalization.output_tensor, **{name: getattr(self, name) for name in names}
         )

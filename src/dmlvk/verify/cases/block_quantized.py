@@ -164,7 +164,7 @@ CASES = (
             _product("bytes and zero points", _APART_8, 9, 300, 6, block=256, scale=T.FLOAT32, points="codes"),
         ),
         # Matrices have factors of FLOAT16.
-        rule_tolerance={"cooperative": _FACTORS_OF_FLOAT16},
+        rule_tolerance=dict.fromkeys(("cooperative", "strips"), _FACTORS_OF_FLOAT16),
     ),
     OperatorCases(
         NormalizedBlockGemm,

@@ -189,16 +189,12 @@ def _problem(desc: CachedAttention) -> CachedProblem:
     )
 
 
-_WORKGROUPS = 2
-"""The workgroups for each processor that parts of the cache should make, once it is full. On an H100 (2026-11-25), with the
-merge, beside eight with half as many invocations: 576 keys of a sequence 11.5 us instead of 13.1, of 16 sequences 40 instead
-of 44, 3,000 keys of 16 sequences 110 instead of 126."""
-
-
 def _step(desc: CachedAttention, problem: CachedProblem, caps: Capabilities) -> Plan:
     shape, turning, operands = step_shape(problem, caps), _turning(desc), _operands(desc, caps)
     part_keys = shape.keys * shape.invocations // shape.lanes
-    wanted = -(-_WORKGROUPS * caps.model.processors // problem.heads)
+    # A workgroup for each processor: on an H100 (2026-11-26) 576 keys of 16 sequences of 8 heads take 37 us in one part, in
+    # three 43 and 8 more for their merge; 3,000 keys of one sequence 19 and 6 in 16 parts, 22 and 8 in 65.
+    wanted = caps.model.processors // problem.heads
     tiles = -(-problem.keys // part_keys)
     number = max(min(wanted, tiles), 1)
     part_tiles = -(-tiles // number)

@@ -162,6 +162,11 @@ def learn_fragments(device: ComputeDevice) -> None:
     shape = cooperative_matrix(caps, "float16", "float32")
     if shape is None or (shape.m, shape.n, shape.k) != (16, 16, 16) or caps.subgroup_size != _FRAGMENT_SUBGROUP:
         return
+    device.capabilities = dataclasses.replace(caps, matrix_fragments=_has_fragments(device))
+    device.reset_peak_memory()
+
+
+def _has_fragments(device: ComputeDevice) -> bool:
     constants = {"LOCAL_SIZE_X": _FRAGMENT_SUBGROUP}
     ask = make_dispatch(
         "matrix_fragments", (output_range(),), (1, 1, 1), _FRAGMENT_SUBGROUP, variant={}, constants=constants
@@ -170,9 +175,7 @@ def learn_fragments(device: ComputeDevice) -> None:
     recording = Recording(device, timestamps=False)
     recording.add(PreparedLaunches(device, "fragments", (ask,)).resolve(_resources([], [answers], 0, answers.size_in_bytes)))
     recording.submit()
-    known = bool(answers.read().view(np.uint32).all())
-    device.reset_peak_memory()
-    device.capabilities = dataclasses.replace(caps, matrix_fragments=known)
+    return bool(answers.read().view(np.uint32).all())
 
 
 def _wake(device: ComputeDevice) -> None:

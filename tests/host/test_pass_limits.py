@@ -177,6 +177,13 @@ def test_a_product_normalizes_up_to_31_rows_itself() -> None:
     assert not _normalized(_layer(_blocks(32), 32, 32))
 
 
+@pytest.mark.parametrize("halves", [False, True])
+def test_a_product_that_normalizes_may_round_what_it_might_before(halves: bool) -> None:
+    (found,) = _normalized(_layer(_blocks(6, half_factors=halves), 6, 32))
+    assert isinstance(found, NormalizedBlockGemm)
+    assert found.half_factors == found.product.half_factors == halves
+
+
 def test_a_product_normalizes_rows_that_it_sees_under_other_sizes() -> None:
     (found,) = _normalized(_layer(_blocks(6), 6, 32, (2, 3, 32)))
     assert found.tensor("sum_tensor").sizes == (6, 32)

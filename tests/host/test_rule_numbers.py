@@ -241,9 +241,35 @@ def test_strips_share_the_depth_before_it_comes_in_parts(rows: int, columns: int
     assert strip_parts(rows, columns, depth, GPU) == parts
 
 
-@pytest.mark.parametrize(("rows", "parts"), [(32, 3), (33, 1)])
-def test_up_to_32_rows_each_processor_has_eight_workgroups_of_weights(rows: int, parts: int) -> None:
-    assert matrix_parts(rows, 128 * 132, 4096, GPU).parts == parts
+def test_up_to_32_rows_each_processor_has_eight_workgroups_of_weights() -> None:
+    assert matrix_parts(32, 128 * 132, 4096, GPU).parts == 3
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "depth", "tile", "parts"),
+    [
+        (33, 4096, 14336, (64, 128), 8),
+        (128, 4096, 14336, (64, 128), 4),
+        (192, 4096, 14336, (128, 128), 4),
+        (512, 4096, 14336, (128, 128), 2),
+        (128, 6144, 4096, (128, 128), 4),
+        (64, 28672, 4096, (64, 128), 1),
+        (96, 28672, 4096, (128, 128), 1),
+    ],
+)
+def test_more_rows_have_the_fastest_tiles_of_blocks(
+    rows: int, columns: int, depth: int, tile: tuple[int, int], parts: int
+) -> None:
+    """Those that were fastest on an H100, or within a tenth of them."""
+    found = matrix_parts(rows, columns, depth, GPU)
+    assert ((found.tile.rows, found.tile.columns), found.parts) == (tile, parts)
+    assert found.parts * found.rounds * found.tile.depth >= depth
+
+
+def test_tiles_of_blocks_without_a_known_rate_are_those_of_others() -> None:
+    unknown = dataclasses.replace(GPU, model=dataclasses.replace(GPU.model, half_products_per_microsecond=None))
+    found = matrix_parts(64, 4096, 14336, unknown)
+    assert (found.tile.rows, found.tile.columns, found.parts) == (32, 64, 8)
 
 
 @pytest.mark.parametrize(("halves", "joins"), [(1, False), (2, True)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import math
 from typing import NamedTuple
 
@@ -115,12 +116,23 @@ class _Speed(NamedTuple):
     parts: int
 
 
+class SecondFactor(enum.IntEnum):
+    """How a product's second factor lies: its neighbours across the depth, or along it, or that in blocks of few bits."""
+
+    ACROSS_DEPTH = 0
+    ALONG_DEPTH = 1
+    IN_BLOCKS = 2
+
+
 _SPEEDS = (
     {(128, 256): _Speed(0.56, 0.56, 4), (128, 128): _Speed(0.44, 0.49, 1), (64, 128): _Speed(0.26, 0.38, 4)},
     {(128, 256): _Speed(0.50, 0.50, 4), (128, 128): _Speed(0.44, 0.55, 1), (64, 128): _Speed(0.26, 0.38, 4)},
+    {(128, 128): _Speed(0.23, 0.41, 4), (64, 128): _Speed(0.19, 0.27, 8)},
 )
-"""For a second factor whose neighbours lie across the depth, and for one where they lie along it. Measured on an H200:
-products of 128 to 2048 rows, and of 4096, with depths and columns of 4096 to 14336."""
+"""For each kind of a second factor. Measured on an H200: products of 128 to 2048 rows, and of 4096, with depths and columns
+of 4096 to 14336; of blocks on an H100 (2026-11-26), 48 to 512 rows and weights in Q4_0."""
+_FEW_ROWS = (64, 64, 32)
+"""The most rows that the device's memory bounds, not its arithmetic, for each kind."""
 _PART_ROUNDS = 8
 """The fewest rounds of a part of a split sum: fewer are not worth its start and its trip through memory."""
 _BUSY = 3 / 4
@@ -140,9 +152,10 @@ def parted_tile(
     bounds it by arithmetic: few large tiles in parts are faster than more smaller ones. H200, 256x4096 of depth 14336 in
     104 us with 32 tiles of 128x256 in four parts, in 180 with 128 tiles of 64x128.
     """
-    chosen = decided(_fastest_parts, caps, b_along_depth, (rows, columns, depth, matrices))
+    second = SecondFactor.ALONG_DEPTH if b_along_depth else SecondFactor.ACROSS_DEPTH
+    chosen = fastest_parts(rows, columns, depth, matrices, caps, second)
     if chosen is not None:
-        return CooperativeTile(*chosen[0]), chosen[1]
+        return chosen
     tile = cooperative_tile(rows, columns, matrices, caps, b_along_depth=b_along_depth)
     workgroups = tile.tiles(rows, columns) * matrices
     to_fill = caps.model.workgroups(1)  # a workgroup of cooperative matrices is a whole processor's
@@ -150,17 +163,24 @@ def parted_tile(
     return tile, min(to_fill * 2 // workgroups, -(-depth // tile.depth) // _PART_ROUNDS) if few else 1
 
 
-def _fastest_parts(
-    caps: Capabilities, b_along_depth: bool, sizes: tuple[int, int, int, int]
-) -> tuple[tuple[int, ...], int] | None:
+def fastest_parts(
+    rows: int, columns: int, depth: int, matrices: int, caps: Capabilities, second: SecondFactor
+) -> tuple[CooperativeTile, int] | None:
+    """The fastest tile by the device's model, and into how many parts the product is split; None where the model does not
+    know the rate of matrices, and for few rows."""
+    chosen = decided(_fastest_parts, caps, int(second), (rows, columns, depth, matrices))
+    return None if chosen is None else (CooperativeTile(*chosen[0]), chosen[1])
+
+
+def _fastest_parts(caps: Capabilities, second: int, sizes: tuple[int, int, int, int]) -> tuple[tuple[int, ...], int] | None:
     rows, columns, depth, matrices = sizes
     model = caps.model
     rate = model.half_products_per_microsecond
-    if caps.is_cpu or rate is None or rows <= 64 or columns <= 64:
+    if caps.is_cpu or rate is None or rows <= _FEW_ROWS[second] or columns <= 64:
         return None
     found: list[tuple[float, CooperativeTile, int]] = []
     for tile in _fitting(caps):
-        speed = _SPEEDS[b_along_depth].get((tile.rows, tile.columns))
+        speed = _SPEEDS[second].get((tile.rows, tile.columns))
         if speed is None or not _is_used(tile, rows, columns):
             continue
         rounds = -(-depth // tile.depth)

@@ -7,6 +7,7 @@ commands.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import os
@@ -30,7 +31,7 @@ from dmlvk.runtime.model_file import read_model, write_model
 from dmlvk.runtime.recorder import BoundRange, Command, PreparedLaunches, Recording, Resources
 from dmlvk.spec import ops
 from dmlvk.spec.enums import TensorDataType
-from dmlvk.spec.errors import DmlvkError
+from dmlvk.spec.errors import DmlvkError, OutOfDeviceMemoryError
 from dmlvk.spec.tensor import TensorDesc
 
 _COPIED_BYTES: Final = 1 << 30
@@ -162,7 +163,8 @@ def learn_fragments(device: ComputeDevice) -> None:
     shape = cooperative_matrix(caps, "float16", "float32")
     if shape is None or (shape.m, shape.n, shape.k) != (16, 16, 16) or caps.subgroup_size != _FRAGMENT_SUBGROUP:
         return
-    device.capabilities = dataclasses.replace(caps, matrix_fragments=_has_fragments(device))
+    with contextlib.suppress(OutOfDeviceMemoryError):  # of a limit that leaves no room for anything else, either
+        device.capabilities = dataclasses.replace(caps, matrix_fragments=_has_fragments(device))
     device.reset_peak_memory()
 
 

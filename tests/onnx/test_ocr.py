@@ -153,6 +153,7 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, str(SCRIPT), *arguments], capture_output=True, text=True)
 
 
+@pytest.mark.full
 def test_command(paths: list[Path], tmp_path: Path) -> None:
     file = tmp_path / "sign.png"
     sign = Image.new("RGBA", (300, 80))  # transparent

@@ -141,7 +141,9 @@ OPTIMISERS: dict[str, tuple[Callable[[Any], torch.optim.Optimizer], int]] = {
 """Optimisers, each with the most dispatches of a step of 24 parameters: what each would have of one, some times over."""
 
 
-@pytest.mark.parametrize("kind", OPTIMISERS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.full] if kind == "Adam" else []) for kind in OPTIMISERS]
+)
 def test_an_optimiser_is_few_dispatches(kind: str) -> None:
     make, most = OPTIMISERS[kind]
     torch.manual_seed(0)

@@ -9,8 +9,8 @@
 //
 // Bindings, rounding and parameters: those of block_cooperative.comp; rows of A have whole words of 8.
 // Constants: the format's; LOCAL_SIZE_X, DEEP subgroups of 32; TILE_M, rows of a tile, a multiple of 16; TILE_K, 128 for each subgroup;
-// SUB_N, a multiple of 16; MAT_M, MAT_N, MAT_K, all 16; VECTOR_Y (1), HAS_C (1), ADDEND (0), the activation's id; PARTIAL (0). Variant ADDS: whether there is an
-// addend beside C.
+// SUB_N, a multiple of 16; MAT_M, MAT_N, MAT_K, all 16; VECTOR_Y (1), HAS_C (1), ADDEND (0), the activation's id; PARTIAL (0).
+// Variant ADDS: whether there is an addend beside C.
 // Grid: linear over splits and tiles, the latter neighbours.
 
 #pragma use_vulkan_memory_model

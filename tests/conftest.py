@@ -43,8 +43,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if collection_path.suffix != ".py" or "not slow" not in chosen:
         return None
     text = collection_path.read_text(encoding="utf-8")
-    is_quick = "mark.quick" in text or collection_path.parent.name not in ("device", "onnx")
-    return True if "\npytestmark = pytest.mark.slow" in text or not is_quick else None
+    lacks_quick = "quick" in chosen and "mark.quick" not in text and collection_path.parent.name in ("device", "onnx")
+    return True if "\npytestmark = pytest.mark.slow" in text or lacks_quick else None
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses by markers

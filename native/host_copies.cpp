@@ -62,10 +62,10 @@ void HostCopies::put(size_t index, const void* data) {
                          recorded_->ranges[index].bytes);
 }
 
-void HostCopies::take(size_t index, void* out) {
-    const uint64_t bytes = recorded_->ranges[index].bytes;
-    recorded_->staging.invalidate(starts_[index], bytes);
-    device_->copies.copy(static_cast<unsigned char*>(out), recorded_->staging.mapped + starts_[index], bytes);
+void HostCopies::take(size_t index, uint64_t offset, void* out, uint64_t bytes) {
+    const uint64_t start = starts_[index] + offset;
+    recorded_->staging.invalidate(start, bytes);
+    device_->copies.copy(static_cast<unsigned char*>(out), recorded_->staging.mapped + start, bytes);
 }
 
 }  // namespace dmlvk

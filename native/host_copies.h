@@ -23,8 +23,8 @@ class HostCopies {
 
     /// The bytes of a range for the device, before `defer`.
     void put(size_t index, const void* data);
-    /// The bytes of a range from the device, after `wait`.
-    void take(size_t index, void* out);
+    /// Bytes of a range from the device, from `offset` on, after `wait`.
+    void take(size_t index, uint64_t offset, void* out, uint64_t bytes);
 
   private:
     /// What the device uses while the copies run.

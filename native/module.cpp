@@ -493,7 +493,7 @@ nb::tuple launch(CommandList& list, const PyLaunches& launches, nb::object order
     return nb::tuple(left_out);
 }
 
-PyRun prepared_run(Device& device, nb::sequence feeds, nb::object commands, nb::sequence results) {
+PyRun prepared_run(Device& device, nb::sequence feeds, nb::sequence commands, nb::sequence results) {
     const auto shared = device.shared_from_this();
     std::vector<BoundRange> inputs;
     for (const PyRange& range : values_of<PyRange>(feeds, "feeds: tuples of a buffer, its offset and bytes")) {
@@ -508,40 +508,59 @@ PyRun prepared_run(Device& device, nb::sequence feeds, nb::object commands, nb::
             outputs.push_back({bound_range(device, nb::cast<PyRange>(result)), {}});
         }
     }
-    std::shared_ptr<CommandList> list;
-    if (!commands.is_none()) {
-        list = nb::cast<std::shared_ptr<CommandList>>(commands);
-        require_same_device(device, list->device(), "prepared_run: the list");
+    std::vector<std::shared_ptr<CommandList>> lists;
+    for (const nb::object& list : values_of<nb::object>(commands, "commands: lists")) {
+        lists.push_back(nb::cast<std::shared_ptr<CommandList>>(list));
+        require_same_device(device, lists.back()->device(), "prepared_run: a list");
     }
-    return {std::make_shared<PreparedRun>(shared, std::move(inputs), std::move(list), std::move(outputs))};
+    return {std::make_shared<PreparedRun>(shared, std::move(inputs), std::move(lists), std::move(outputs))};
+}
+
+/// The contiguous memory of a run's inputs or outputs, `bytes(index)` each, which `held` holds.
+template <typename Bytes>
+std::vector<Place> places_of(nb::sequence given, bool writable, size_t count, Bytes&& bytes, std::deque<HostBytes>& held) {
+    std::vector<Place> found;
+    if (nb::len(given) != count) {
+        throw std::invalid_argument(std::string("run: there must be ") + std::to_string(count) +
+                                    (writable ? " outputs" : " inputs"));
+    }
+    for (size_t index = 0; index < count; index++) {
+        const HostBytes& memory = held.emplace_back(nb::object(given[index]), writable);
+        if (memory.size() != bytes(index)) {
+            throw std::invalid_argument(std::string("run: ") + (writable ? "output " : "input ") + std::to_string(index) +
+                                        " must have " + std::to_string(bytes(index)) + " bytes");
+        }
+        found.push_back({memory.data(), nullptr, 0});
+    }
+    return found;
+}
+
+std::vector<Place> inputs_of(const PreparedRun& run, nb::sequence given, std::deque<HostBytes>& held) {
+    run.require_open();
+    return places_of(given, false, run.feed_count(), [&](size_t index) { return run.feed_bytes(index); }, held);
 }
 
 void run_prepared(const PyRun& self, nb::sequence inputs, nb::sequence outputs) {
     std::deque<HostBytes> held;  // As long as the run takes.
-    const auto places = [&](nb::sequence given, bool writable, size_t count, auto bytes) {
-        std::vector<Place> found;
-        if (nb::len(given) != count) {
-            throw std::invalid_argument(std::string("run: there must be ") + std::to_string(count) +
-                                        (writable ? " outputs" : " inputs"));
-        }
-        for (size_t index = 0; index < count; index++) {
-            const HostBytes& memory = held.emplace_back(nb::object(given[index]), writable);
-            if (memory.size() != bytes(index)) {
-                throw std::invalid_argument(std::string("run: ") + (writable ? "output " : "input ") +
-                                            std::to_string(index) + " must have " + std::to_string(bytes(index)) + " bytes");
-            }
-            found.push_back({memory.data(), nullptr, 0});
-        }
-        return found;
-    };
     PreparedRun& run = *self.run;
-    run.require_open();
-    const std::vector<Place> from =
-        places(inputs, false, run.feed_count(), [&](size_t index) { return run.feed_bytes(index); });
+    const std::vector<Place> from = inputs_of(run, inputs, held);
     const std::vector<Place> to =
-        places(outputs, true, run.result_count(), [&](size_t index) { return run.result_bytes(index); });
+        places_of(outputs, true, run.result_count(), [&](size_t index) { return run.result_bytes(index); }, held);
     const WithoutGil without_gil;
     run.run(from.data(), to.data());
+}
+
+bool start_prepared(const PyRun& self, nb::sequence inputs) {
+    std::deque<HostBytes> held;  // As long as the start takes.
+    const std::vector<Place> from = inputs_of(*self.run, inputs, held);
+    const WithoutGil without_gil;
+    return self.run->start(from.data());
+}
+
+void take_result(const PyRun& self, size_t index, uint64_t offset, nb::handle out) {
+    const HostBytes bytes(out, true);
+    const WithoutGil without_gil;
+    self.run->take(index, offset, bytes.data(), bytes.size());
 }
 
 void copy(CommandList& list, const PyBuffer& source, uint64_t source_offset, const PyBuffer& target,
@@ -712,7 +731,7 @@ void bind_device(nb::module_& module) {
                 return std::make_shared<CommandList>(self.shared_from_this(), timestamps);
             },
             nb::kw_only(), "timestamps"_a = false)
-        .def("prepared_run", &prepared_run, "feeds"_a, "commands"_a.none(), "results"_a)
+        .def("prepared_run", &prepared_run, "feeds"_a, "commands"_a, "results"_a)
         .def("flush", [](Device& self) {
             self.logical.require_here();
             const WithoutGil without_gil;
@@ -755,6 +774,8 @@ void bind_objects(nb::module_& module) {
     nb::class_<PyRun>(module, "PreparedRun", nb::is_weak_referenceable())
         .def_prop_ro("is_open", [](const PyRun& self) { return self.run->is_open(); })
         .def("run", &run_prepared, "inputs"_a, "outputs"_a)
+        .def("start", &start_prepared, "inputs"_a)
+        .def("take", &take_result, "index"_a, "offset"_a, "out"_a)
         .def("close", [](const PyRun& self) { self.run->close(); });
     module.def("door", &door_capsule);
     nb::class_<PyKernel>(module, "Kernel", nb::is_weak_referenceable())

@@ -152,14 +152,14 @@ bool PreparedRun::Copy::operator==(const Copy& other) const {
     return !(source < other.source) && !(other.source < source) && !(target < other.target) && !(other.target < target);
 }
 
-PreparedRun::PreparedRun(std::shared_ptr<Device> device, std::vector<BoundRange> feeds, std::shared_ptr<CommandList> commands,
-                         std::vector<Result> results)
+PreparedRun::PreparedRun(std::shared_ptr<Device> device, std::vector<BoundRange> feeds,
+                         std::vector<std::shared_ptr<CommandList>> commands, std::vector<Result> results)
     : device_(std::move(device)), feeds_(std::move(feeds)), commands_(std::move(commands)), results_(std::move(results)) {}
 
 void PreparedRun::close() {
     is_open_ = false;
     feeds_.clear();
-    commands_ = nullptr;
+    commands_.clear();
     results_.clear();
     feeding_.clear();
     leaving_.clear();
@@ -234,10 +234,52 @@ void PreparedRun::run(const Place* inputs, const Place* outputs) {
     require_open();
     device_->logical.require_alive();
     feed(inputs);
-    if (commands_ != nullptr) {
-        waited(*device_, [&](uint64_t nanoseconds) { return commands_->submit(true, nanoseconds); });
-    }
+    launch();
     leave(outputs);
+}
+
+bool PreparedRun::start(const Place* inputs) {
+    require_open();
+    device_->logical.require_alive();
+    feed(inputs);
+    launch();
+    std::vector<std::pair<size_t, BoundRange>> on_host;
+    for (size_t index = 0; index < results_.size(); index++) {
+        if (const BoundRange& range = results_[index].range; range.buffer != nullptr && range.bytes > 0) {
+            on_host.emplace_back(index, range);
+        }
+    }
+    const bool together =
+        read_.has_copies(device_, StagingBuffer::Direction::download, on_host) && read_.indices.size() == on_host.size();
+    if (together) {
+        waited(*device_, [&](uint64_t nanoseconds) { return read_.copies->wait(nanoseconds); });
+        read_.copies->defer();
+    }
+    device_->queue.flush();
+    return together;
+}
+
+void PreparedRun::take(size_t index, uint64_t offset, void* out, uint64_t bytes) {
+    require_open();
+    device_->logical.require_alive();
+    const auto found = std::lower_bound(read_.indices.begin(), read_.indices.end(), index);
+    if (read_.copies == nullptr || found == read_.indices.end() || *found != index) {
+        throw std::invalid_argument("take: the run brings no such result");
+    }
+    const uint64_t all = results_[index].bytes();
+    if (offset > all || bytes > all - offset) {
+        throw std::invalid_argument("take: bytes " + std::to_string(offset) + " + " + std::to_string(bytes) +
+                                    " end past the result's " + std::to_string(all));
+    }
+    waited(*device_, [&](uint64_t nanoseconds) { return read_.copies->wait(nanoseconds); });
+    read_.copies->take(static_cast<size_t>(found - read_.indices.begin()), offset, out, bytes);
+    device_->downloads.count_others(1);
+}
+
+void PreparedRun::launch() {
+    for (const std::shared_ptr<CommandList>& commands : commands_) {
+        waited(*device_, [&](uint64_t nanoseconds) { return commands->submit(true, nanoseconds); });
+    }
 }
 
 bool PreparedRun::is_here(const Place& place) const {
@@ -323,7 +365,8 @@ void PreparedRun::leave(const Place* outputs) {
     if (together) {
         waited(*device_, [&](uint64_t nanoseconds) { return read_.copies->wait(nanoseconds); });
         for (size_t i = 0; i < read_.indices.size(); i++) {
-            read_.copies->take(i, outputs[read_.indices[i]].host);
+            const size_t index = read_.indices[i];
+            read_.copies->take(i, 0, outputs[index].host, results_[index].bytes());
         }
     }
 }

@@ -30,12 +30,18 @@ class PreparedRun {
         uint64_t bytes() const { return range.buffer == nullptr ? known.size() : range.bytes; }
     };
 
-    /// `commands` is null where there is nothing to launch.
-    PreparedRun(std::shared_ptr<Device> device, std::vector<BoundRange> feeds, std::shared_ptr<CommandList> commands,
-                std::vector<Result> results);
+    /// `commands` run one after the other; there are none where there is nothing to launch.
+    PreparedRun(std::shared_ptr<Device> device, std::vector<BoundRange> feeds,
+                std::vector<std::shared_ptr<CommandList>> commands, std::vector<Result> results);
 
     /// See Door::run.
     void run(const Place* inputs, const Place* outputs);
+    /// Hands over a run without waiting for it. Returns whether copies bring the results to the host with it: those of the
+    /// first run do not, nor do large ones.
+    bool start(const Place* inputs);
+    /// Waits for bytes of a result that the last `start` brings, from `offset` on. May be called by several threads, but not
+    /// while another run starts.
+    void take(size_t index, uint64_t offset, void* out, uint64_t bytes);
     size_t feed_count() const { return feeds_.size(); }
     size_t result_count() const { return results_.size(); }
     uint64_t feed_bytes(size_t index) const { return feeds_[index].bytes; }
@@ -70,13 +76,14 @@ class PreparedRun {
     };
 
     void feed(const Place* inputs);
+    void launch();
     void leave(const Place* outputs);
     bool is_here(const Place& place) const;
     void submit(std::vector<Copy> copies, std::vector<Copies>& kept);
 
     const std::shared_ptr<Device> device_;
     std::vector<BoundRange> feeds_;
-    std::shared_ptr<CommandList> commands_;
+    std::vector<std::shared_ptr<CommandList>> commands_;
     std::vector<Result> results_;
     std::vector<Copies> feeding_, leaving_;
     OnHost fed_, read_;

@@ -20,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar, cast, overload
@@ -34,7 +35,7 @@ from dmlvk.empty_calls import has_no_elements, outputs_of_nothing
 from dmlvk.engine.callable_graph import CallableGraph
 from dmlvk.engine.default_device import check_device
 from dmlvk.engine.device_array import DeviceArray
-from dmlvk.engine.numpy_types import array_of, data_type_of, dtype_of, element_strides, memory_span
+from dmlvk.engine.numpy_types import HALF_BYTES, array_of, data_type_of, dtype_of, element_strides, memory_span
 from dmlvk.engine.profile import step_report
 from dmlvk.engine.report_html import NodeRow, first_nodes, memory_figure
 from dmlvk.engine.single_operators import bound
@@ -61,7 +62,7 @@ from dmlvk.runtime.recorder import BoundRange
 from dmlvk.spec.enums import ExecutionFlags, TensorDataType, TensorFlags
 from dmlvk.spec.errors import InvalidArgumentError, StateError, other_device
 from dmlvk.spec.schema import FLOATS, FieldKind, OperatorDesc
-from dmlvk.spec.tensor import EmptyTensorDesc, TensorDesc, tensor_desc
+from dmlvk.spec.tensor import EmptyTensorDesc, TensorDesc, packed_strides, tensor_desc
 from dmlvk.spec.tensor_policy import TensorPolicy
 
 _GEMM_DIMENSIONS: Final = 4
@@ -591,6 +592,18 @@ class Function(Generic[Results_co]):
         results = [tensor for tensor in returned if 0 not in tensor.sizes]
         wiring = Wiring((), (None,) * len(inputs), (), (), ()) if desc is None else wire(desc)
         self._storages = wiring.inputs
+        self._free = [slot for slot, tensor in enumerate(inputs) if not tensor.owned_by_dml]
+        numbers = itertools.count()
+        self._made = [
+            (
+                tensor.data_type,
+                tensor.sizes,
+                packed_strides(tensor.sizes) if tensor.strides is None else tensor.strides,
+                None if 0 in tensor.sizes else str(next(numbers)),
+            )
+            for tensor in returned
+        ]
+        self._packed = [_packed_array(tensor) for tensor in inputs]
         shown = wiring.outputs[: len(results)]
         outputs = {
             str(index): PackedTensor(storage, tensor.data_type, dtype_of(tensor.data_type), tensor.sizes)
@@ -670,12 +683,11 @@ class Function(Generic[Results_co]):
             InvalidArgumentError: an input of other sizes, strides or data type.
             StateError: the function is not initialised.
         """
-        free = [slot for slot, desc in enumerate(self._inputs) if not desc.owned_by_dml]
-        if len(inputs) != len(free):
+        if len(inputs) != len(self._free):
             rule = "must be one array for each input of the graph that is not OWNED_BY_DML"
-            raise InvalidArgumentError(rule, field="inputs", value=len(inputs), expected=len(free))
+            raise InvalidArgumentError(rule, field="inputs", value=len(inputs), expected=len(self._free))
         given: dict[Storage, BoundRange | npt.NDArray[Any]] = {}
-        for slot, array in zip(free, inputs, strict=True):
+        for slot, array in zip(self._free, inputs, strict=True):
             storage = self._storages[slot]
             if storage is None:
                 continue
@@ -683,14 +695,13 @@ class Function(Generic[Results_co]):
                 bound(self._on_device(slot, array)) if isinstance(array, DeviceArray) else self._bytes(slot, array)
             )
         buffers = self._graph.call(given)
-        made = iter(buffers.values())
-        results = tuple(
-            empty_on_device(self._device, tensor.sizes, tensor.data_type)
-            if 0 in tensor.sizes
-            else DeviceArray(self._device, next(made), tensor.data_type, tensor.sizes, tensor.strides)
-            for tensor in self._returned
-        )
-        return cast(Results_co, results[0] if len(results) == 1 else results)
+        results = []
+        for data_type, sizes, strides, output in self._made:
+            if output is None:
+                results.append(empty_on_device(self._device, sizes, data_type))
+            else:
+                results.append(DeviceArray(self._device, buffers[output], data_type, sizes, strides))
+        return cast(Results_co, results[0] if len(results) == 1 else tuple(results))
 
     def _on_device(self, slot: int, array: DeviceArray) -> DeviceArray:
         """An input, checked.
@@ -706,6 +717,8 @@ class Function(Generic[Results_co]):
 
     def _bytes(self, slot: int, array: npt.ArrayLike) -> npt.NDArray[Any]:
         """The bytes of an input, checked as one on the device is."""
+        if type(array) is np.ndarray and array.flags.c_contiguous and (array.dtype, array.shape) == self._packed[slot]:
+            return array
         values = array_of(array, lambda: f"input {slot}")
         strides = element_strides(values)
         if strides is None:
@@ -725,6 +738,12 @@ class Function(Generic[Results_co]):
             rule = "must have the data type, sizes and strides of the graph's input"
             given = tensor_desc(data_type, sizes, strides)
             raise InvalidArgumentError(rule, field=f"input {slot}", value=given, expected=wanted)
+
+
+def _packed_array(tensor: TensorDesc) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
+    """The type and the shape of a contiguous array with just a tensor's bytes; None where there is no such array."""
+    is_packed = tensor.effective_strides == packed_strides(tensor.sizes)
+    return (dtype_of(tensor.data_type), tensor.sizes) if is_packed and tensor.data_type not in HALF_BYTES else None
 
 
 class _Door:

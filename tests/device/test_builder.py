@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 import dmlvk
 from dmlvk import Graph, InvalidArgumentError, StateError
+from dmlvk.runtime.prepared_run import prepared_run
 from dmlvk.runtime.recorder import Command, Recording
 
 rng = np.random.default_rng(17)
@@ -205,6 +207,217 @@ def test_an_output_takes_memory_that_nobody_has_any_more(device: dmlvk.Device) -
         y, wanted = function(y), wanted * 2 + 1
     np.testing.assert_array_equal(y.numpy(), wanted)
     np.testing.assert_array_equal(kept.numpy(), values[0] * 2 + 1)
+
+
+def repeated(function: Any, *inputs: Any) -> None:
+    """Calls that are read, until what they have in common is known."""
+    for _ in range(4):
+        function(*inputs).numpy()
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("fed", ["numpy", "both", "on the device"])
+def test_a_caller_that_reads_gets_the_result_with_the_call(
+    device: dmlvk.Device,
+    monkeypatch: pytest.MonkeyPatch,
+    count_dispatches: Callable[[], AbstractContextManager[Any]],
+    fed: str,
+) -> None:
+    """In one submission, which the reading adds none to. For one that does not read nothing is copied to the host."""
+    starts = 0
+
+    class Counted:
+        def __init__(self, *arguments: Any) -> None:
+            native = prepared_run(*arguments)
+            self._start, self.take = native.start, native.take
+
+        def start(self, inputs: Any) -> bool:
+            nonlocal starts
+            starts += 1
+            return self._start(inputs)
+
+    monkeypatch.setattr("dmlvk.engine.callable_graph.prepared_run", Counted)
+    graph = Graph(device)
+    function = graph.compile(graph.input((2, 5)) * 2 + graph.input((5,)))
+    values, row = normal(2, 5), normal(5)
+    first = dmlvk.DeviceArray.from_numpy(values, device) if fed == "on the device" else values
+    second = row if fed == "numpy" else dmlvk.DeviceArray.from_numpy(row, device)
+    repeated(function, first, second)
+    for turn in range(3):
+        if fed != "on the device":
+            values[:] = turn  # the same array, of other elements
+        with count_dispatches() as counted:
+            found = function(first, second).numpy()
+        assert (counted.submissions, counted.dispatches) == (1, 1)
+        np.testing.assert_array_equal(found, values * 2 + row)
+    assert starts == 5
+    for _ in range(3):
+        with count_dispatches() as counted:
+            unread = function(first, second)
+        assert (counted.submissions, counted.dispatches) == (1, 1)
+        assert starts == 6  # The first, because the call before was read.
+    with count_dispatches() as counted:
+        np.testing.assert_array_equal(unread.numpy(), values * 2 + row)
+    assert counted.submissions == 1
+
+
+def test_results_that_come_with_a_call_stay(device: dmlvk.Device) -> None:
+    """Whether they are read at once, late, or twice, and whether the function is still there."""
+    graph = Graph(device)
+    function = graph.compile(graph.input((300,)) * 2 + 1)
+    repeated(function, normal(300))
+    values = [normal(300) for _ in range(12)]
+    results = []
+    for turn, value in enumerate(values):
+        results.append(function(value))
+        if turn % 3:
+            np.testing.assert_array_equal(results[-1].numpy(), value * 2 + 1)
+        if turn % 4 == 0:
+            dropped = function(normal(300))
+            dropped.numpy()
+            del dropped
+    for _ in range(2):
+        for found, value in zip(results, values, strict=True):
+            np.testing.assert_array_equal(found.numpy(), value * 2 + 1)
+    repeated(function, values[0])
+    last = [function(values[1]), function(values[2])]
+    del function, graph
+    for found, value in zip(last, values[1:3], strict=True):
+        np.testing.assert_array_equal(found.numpy(), value * 2 + 1)
+
+
+def test_kept_results_keep_no_memory_of_the_host(device: dmlvk.Device) -> None:
+    graph = Graph(device)
+    function = graph.compile(graph.input((300,)) + 1)
+    values = [normal(300) for _ in range(8)]
+    results, staging = [], []
+    for value in values:
+        repeated(function, value)
+        results.append(function(value))
+        staging.append(device.memory()["staging"])
+    assert len(set(staging[2:])) == 1
+    for found, value in zip(results, values, strict=True):
+        np.testing.assert_array_equal(found.numpy(), value + 1)
+
+
+def test_arrays_of_the_device_are_told_apart(device: dmlvk.Device) -> None:
+    graph = Graph(device)
+    function = graph.compile(graph.input((4,)) + 1)
+    values = [normal(8) for _ in range(3)]
+    arrays = [dmlvk.DeviceArray.from_numpy(value, device) for value in values]
+    for array, value in zip(arrays, values, strict=True):
+        for part in (slice(0, 4), slice(4, 8), slice(0, 4)):
+            for _ in range(5):
+                np.testing.assert_array_equal(function(array[part]).numpy(), value[part] + 1)
+            np.testing.assert_array_equal(function(value[part]).numpy(), value[part] + 1)
+
+
+def write_buffer(y: dmlvk.DeviceArray) -> None:
+    y.buffer.write(np.full(6, 7, np.float32))
+
+
+def write_again(y: dmlvk.DeviceArray) -> None:
+    y.buffer.again().write(np.full(6, 7, np.float32))
+
+
+def write_elements(y: dmlvk.DeviceArray) -> None:
+    y[...] = 7.0
+
+
+def write_view(y: dmlvk.DeviceArray) -> None:
+    y[1:].reshape(5)[...] = 7.0
+    y[0] = 7.0
+
+
+def write_in_place(y: dmlvk.DeviceArray) -> None:
+    y -= y
+    y += 7.0
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("is_read_before", [False, True], ids=["unread", "read before"])
+@pytest.mark.parametrize("write", [write_buffer, write_again, write_elements, write_view, write_in_place])
+def test_a_result_that_is_written_has_what_was_written(
+    device: dmlvk.Device, write: Callable[[dmlvk.DeviceArray], None], is_read_before: bool
+) -> None:
+    """Although the call brought to the host what it computed."""
+    graph = Graph(device)
+    function = graph.compile(graph.input((6,)) + 1)
+    other = Graph(device)
+    double = other.compile(other.input((6,)) * 2)
+    ones = np.ones(6, np.float32)
+    repeated(function, ones)
+    for _ in range(3):
+        y = function(ones)
+        if is_read_before:
+            np.testing.assert_array_equal(y.numpy(), 2)
+        write(y)
+        np.testing.assert_array_equal(y.numpy(), 7)
+        passed_on = double(y)
+        np.testing.assert_array_equal(y.numpy(), 7)
+        np.testing.assert_array_equal(y[2:4].numpy(), 7)
+        np.testing.assert_array_equal(passed_on.numpy(), 14)
+        del y, passed_on
+        np.testing.assert_array_equal(function(ones).numpy(), 2)
+
+
+def test_parts_of_a_result_are_read(device: dmlvk.Device) -> None:
+    graph = Graph(device)
+    function = graph.compile(graph.input((3, 4)) + 1)
+    x = normal(3, 4)
+    repeated(function, x)
+    y = function(x)
+    np.testing.assert_array_equal(y[1:, 2].numpy(), (x + 1)[1:, 2])
+    np.testing.assert_array_equal(y.T.numpy(), (x + 1).T)
+    np.testing.assert_array_equal(y.buffer.read(8, 4).view(np.float32), (x + 1).ravel()[1:3])
+    np.testing.assert_array_equal(y.buffer.read(0, 48), [])
+    with pytest.raises(InvalidArgumentError, match="inside the buffer's 48 bytes"):
+        y.buffer.read(8, 44)
+
+
+def test_calls_of_several_kinds_take_turns(device: dmlvk.Device) -> None:
+    """Inputs here and there, several outputs of which one is read or another, an input that is an output, and inputs that
+    are large."""
+    graph = Graph(device)
+    a, b = graph.input((600_000,)), graph.input((600_000,))
+    small = (a + b).reinterpret(sizes=(10,), strides=(1,)) * 2
+    function = graph.compile(small, small - 1, without=("all",))
+    arrays = [normal(600_000) for _ in range(4)]
+    fed = [dmlvk.DeviceArray.from_numpy(array, device) for array in arrays]
+    swapped = Graph(device)
+    p, q = swapped.input((5,)), swapped.input((5,))
+    difference = swapped.compile(p - q, p)
+    rows = [normal(5) for _ in range(3)]
+    lent = [dmlvk.DeviceArray.from_numpy(row, device) for row in rows]
+    for turn in range(24):
+        first = turn // 8 % 4
+        one, two = function(fed[first] if turn % 3 == 0 else arrays[first], arrays[0])
+        if turn % 4 != 1:
+            np.testing.assert_array_equal(one.numpy(), (arrays[first] + arrays[0])[:10] * 2)
+        if turn > 12:
+            np.testing.assert_array_equal(two.numpy(), (arrays[first] + arrays[0])[:10] * 2 - 1)
+        for left, right in ((rows[0], lent[1]), (lent[0], rows[1]), (rows[2], rows[0]), (lent[2], lent[1])):
+            found, same = difference(left, right)
+            wanted = [item if isinstance(item, np.ndarray) else item.numpy() for item in (left, right)]
+            np.testing.assert_array_equal(found.numpy(), wanted[0] - wanted[1])
+            np.testing.assert_array_equal(same.numpy(), wanted[0])
+
+
+def test_threads_that_call_and_read_take_turns(device: dmlvk.Device) -> None:
+    graph = Graph(device)
+    function = graph.compile(graph.input((64,)) * 3)
+    wrong: list[float] = []
+
+    def work(thread: int) -> None:
+        for turn in range(40):
+            number = np.float32(thread * 100 + turn)
+            found = function(np.full(64, number)).numpy()
+            if np.any(found != number * 3):
+                wrong.append(float(number))
+
+    with concurrent.futures.ThreadPoolExecutor(3) as threads:
+        list(threads.map(work, range(3)))
+    assert not wrong
 
 
 def test_the_memory_of_large_outputs_is_given_back(device: dmlvk.Device) -> None:

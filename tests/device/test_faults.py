@@ -24,7 +24,8 @@ def run(script: str, *arguments: str) -> str:
 @pytest.mark.slow
 def test_some_faults() -> None:
     """One of each error of each function, in scenarios with few pipelines."""
-    scenarios = ("device", "eager call", "device arrays", "first run", "profiled run", "provider run", "prepared run")
+    runs = ("first run", "profiled run", "provider run", "prepared run")
+    scenarios = ("device", "eager call", "device arrays", "graph call", *runs)
     said = run("sweep.py", "--short", *itertools.chain(*(("--only", name) for name in scenarios)))
     for function in (
         "vkAllocateMemory",

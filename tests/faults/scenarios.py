@@ -269,6 +269,21 @@ class CompileGraph(Scenario):
         return [function(ROWS[5]).numpy()]
 
 
+class CallGraph(Scenario):
+    """Calls whose results are read: native code repeats the last of them, and brings the results to the host."""
+
+    def prepare(self) -> None:
+        graph = dmlvk.Graph(self.device)
+        x = graph.input((5, 8))
+        self.function = graph.compile(x * x + np.float32(1))
+        # As much memory as the function keeps: a failure may hold a result.
+        for result in [self.function(ROWS[5]) for _ in range(2)]:
+            result.numpy()
+
+    def work(self) -> list[np.ndarray]:
+        return [self.function(ROWS[5]).numpy() for _ in range(4)]
+
+
 class LoadSession(Scenario):
     def work(self) -> list[np.ndarray]:
         self.session = dmlvk.onnx.InferenceSession(FIXED, device=self.device)
@@ -638,6 +653,7 @@ SCENARIOS: Final[dict[str, type[Scenario]]] = {
     "eager call": EagerCall,
     "device arrays": DeviceArrays,
     "graph compile": CompileGraph,
+    "graph call": CallGraph,
     "session load": LoadSession,
     "first run": FirstRun,
     "second shape": SecondShape,

@@ -201,7 +201,7 @@ def test_a_model_that_moves_to_another_device(network: onnx.ModelProto, device: 
 
 def test_memory_of_another_size_is_refused(device: dmlvk.Device) -> None:
     buffer = device.create_buffer(64)
-    run = device.native.prepared_run([(buffer.native, 0, 16)], None, [(buffer.native, 0, 16)])
+    run = device.native.prepared_run([(buffer.native, 0, 16)], [], [(buffer.native, 0, 16)])
     for _ in range(4):
         out = np.zeros(4, f32)
         run.run([np.arange(4, dtype=f32)], [out])
@@ -216,3 +216,37 @@ def test_memory_of_another_size_is_refused(device: dmlvk.Device) -> None:
     run.close()
     with pytest.raises(dmlvk.StateError, match="closed"):
         run.run([np.zeros(4, f32)], [np.zeros(4, f32)])
+
+
+def test_a_run_that_is_started_brings_its_results(device: dmlvk.Device) -> None:
+    """From the second time on, and in parts; what it does not bring is refused."""
+    buffer = device.create_buffer(64)
+    run = device.native.prepared_run([(buffer.native, 0, 16)], [], [(buffer.native, 0, 16), b"known", (buffer.native, 4, 8)])
+    part = np.zeros(2, f32)
+    assert not run.start([np.zeros(4, f32)])
+    with pytest.raises(ValueError, match="no such result"):
+        run.take(0, 0, part)
+    for turn in range(3):
+        assert run.start([np.arange(4, dtype=f32) + turn])
+        run.take(0, 8, part)
+        np.testing.assert_array_equal(part, [2 + turn, 3 + turn])
+        run.take(2, 0, part)
+        np.testing.assert_array_equal(part, [1 + turn, 2 + turn])
+    for index, offset in ((1, 0), (3, 0), (0, 12), (0, 17), (2, 4)):
+        with pytest.raises(ValueError, match="take: "):
+            run.take(index, offset, part)
+    with pytest.raises(ValueError, match="run: input 0 must have 16 bytes"):
+        run.start([part])
+    part.flags.writeable = False
+    with pytest.raises(ValueError, match="writable"):
+        run.take(0, 0, part)
+    run.close()
+    for use in (lambda: run.start([np.zeros(4, f32)]), lambda: run.take(0, 0, np.zeros(2, f32))):
+        with pytest.raises(dmlvk.StateError, match="closed"):
+            use()
+
+
+def test_large_results_of_a_run_are_not_brought(device: dmlvk.Device) -> None:
+    large, small = device.create_buffer(3 << 20), device.create_buffer(16)
+    run = device.native.prepared_run([], [], [(large.native, 0, 3 << 20), (small.native, 0, 16)])
+    assert [run.start([]) for _ in range(3)] == [False] * 3

@@ -303,7 +303,7 @@ class LoadedModel:
             run = prepared_run(
                 self.device,
                 [*places.values()],
-                recording if plan.dispatches else None,
+                [recording] if plan.dispatches else [],
                 [item for _, item in outputs.values()],
             )
             # Those of graphs that are gone, or that are recorded anew, would keep their memory.

@@ -141,5 +141,6 @@ class Repeats:
             outputs.append((result.sizes, result.dtype))
             if nbytes:
                 results.append(self._graphs.locate(plan, result.storage)._replace(nbytes=nbytes))
-        native = prepared_run(self._device, [*places.values()], plan.recording if plan.dispatches else None, results)
+        assert plan.recording is not None, "it has run"
+        native = prepared_run(self._device, [*places.values()], [plan.recording] if plan.dispatches else [], results)
         return _Repeat(native, tuple(places), tuple(outputs), account)

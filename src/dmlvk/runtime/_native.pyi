@@ -118,7 +118,7 @@ class Device:
     def prepared_run(
         self,
         feeds: Sequence[tuple[Buffer, int, int]],
-        commands: CommandList | None,
+        commands: Sequence[CommandList],
         results: Sequence[tuple[Buffer, int, int] | bytes],
     ) -> PreparedRun:
         """A run that native code repeats without Python: what it is fed goes to ``feeds``, ``commands`` run, and what it
@@ -173,6 +173,12 @@ class PreparedRun:
     is_open: bool
     def run(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         """Runs once with contiguous memory for each feed and each result, of exactly its bytes. Waits for the results."""
+    def start(self, inputs: Sequence[Any]) -> bool:
+        """Hands over a run without waiting for it. Returns whether copies bring the results to the host with it, for
+        ``take``: those of the first run do not, nor do large ones."""
+    def take(self, index: int, offset: int, out: NDArray[Any]) -> None:
+        """Fills ``out`` with bytes of a result that the last ``start`` brings. Waits for them. For any thread, but not while
+        another run starts."""
     def close(self) -> None:
         """Lets go of what it has. Not while it runs."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import threading
+import weakref
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -43,6 +44,35 @@ class BufferOwner(Protocol):
     def create_buffer(self, size_in_bytes: int, *, purpose: Purpose = ...) -> Buffer: ...
 
 
+class HostReading:
+    """How the host reads what runs leave in a buffer.
+
+    Attributes:
+        was_read: Whether it has read any of what the last run left.
+        source: The run that brings the bytes to the host by itself, as long as others keep it, and the number of the result
+            there; None where none does.
+    """
+
+    __slots__ = ("source", "was_read")
+
+    def __init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        """Is for the next run."""
+        self.was_read = False
+        self.source: tuple[weakref.ref[_native.PreparedRun], int] | None = None
+
+    def take(self, offset: int, out: npt.NDArray[Any]) -> bool:
+        """Fills an array from what the run brings, and waits for that. False where none brings anything."""
+        if self.source is None:
+            return False
+        run, index = self.source[0](), self.source[1]
+        if run is not None:
+            run.take(index, offset, out)
+        return run is not None
+
+
 class Buffer:
     """Device-local bytes: the resource that bindings name. Freed when neither the caller nor a command list needs it.
 
@@ -52,26 +82,42 @@ class Buffer:
         device: The device that it lives on.
         size_in_bytes: Its length.
         is_exported: Whether other interfaces may import it.
-        native: The native buffer; for ``dmlvk.runtime`` only.
     """
 
-    __slots__ = ("__weakref__", "device", "is_exported", "native", "size_in_bytes")
+    __slots__ = ("__weakref__", "_native", "_reading", "device", "is_exported", "size_in_bytes")
 
     def __init__(self, device: BufferOwner, native: _native.Buffer, *, is_exported: bool = False) -> None:
         self.device = device
         self.is_exported = is_exported
-        self.native = native
         self.size_in_bytes = native.size
+        self._native = native
+        self._reading: HostReading | None = None
 
-    def again(self) -> Buffer:
-        """The same memory once more, for a user whose end is to be seen apart from others'."""
-        return Buffer(self.device, self.native, is_exported=self.is_exported)
+    def again(self, reading: HostReading | None = None) -> Buffer:
+        """The same memory once more, for a user whose end is to be seen apart from others'.
+
+        Args:
+            reading: How the host reads what is in it, until that user gives it to commands.
+        """
+        made = Buffer.__new__(Buffer)
+        made.device = self.device
+        made.is_exported = self.is_exported
+        made.size_in_bytes = self.size_in_bytes
+        made._native = self.native
+        made._reading = reading
+        return made
+
+    @property
+    def native(self) -> _native.Buffer:
+        """The native buffer; for ``dmlvk.runtime`` only."""
+        self._reading = None  # Whoever has it may write, now or later.
+        return self._native
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Buffer) and self.native is other.native
+        return isinstance(other, Buffer) and self._native is other._native
 
     def __hash__(self) -> int:
-        return hash(self.native)
+        return hash(self._native)
 
     def __repr__(self) -> str:
         return f"<Buffer of {self.size_in_bytes} bytes on {self.device.info.name}>"
@@ -111,8 +157,7 @@ class Buffer:
         nbytes = self.size_in_bytes - offset if size_in_bytes is None else size_in_bytes
         self._check_range(offset, nbytes)
         out = np.empty(nbytes, np.uint8)
-        if nbytes:
-            self.device.native.download(self.native, offset, out)
+        self._fill(out, offset)
         return out
 
     def read_into(self, out: npt.NDArray[Any], offset: int = 0) -> None:
@@ -125,8 +170,16 @@ class Buffer:
             rule = "must be contiguous and writable, of no Python objects"
             raise InvalidArgumentError(rule, field="out", value=_described(out))
         self._check_range(offset, out.nbytes)
-        if out.nbytes:
-            self.device.native.download(self.native, offset, out)
+        self._fill(out, offset)
+
+    def _fill(self, out: npt.NDArray[Any], offset: int) -> None:
+        if not out.nbytes:
+            return
+        reading = self._reading  # Another thread may be about to write.
+        if reading is None or not reading.take(offset, out):
+            self.device.native.download(self._native, offset, out)
+        if reading is not None:
+            reading.was_read = True
 
     def export_memory(self) -> tuple[int, int]:
         """A new file descriptor of an exported buffer's allocation, which the caller closes or gives away, and the

@@ -13,19 +13,22 @@ if TYPE_CHECKING:
 
 
 def prepared_run(
-    device: ComputeDevice, feeds: Sequence[BoundRange], recording: Recording | None, results: Sequence[BoundRange | bytes]
+    device: ComputeDevice,
+    feeds: Sequence[BoundRange],
+    recordings: Sequence[Recording],
+    results: Sequence[BoundRange | bytes],
 ) -> _native.PreparedRun:
     """A run as native code repeats it; see ``_native.Device.prepared_run``.
 
     Args:
         device: The device of it all.
         feeds: Where the inputs go.
-        recording: The commands; None where there are none to run.
+        recordings: The commands, in order.
         results: Where the outputs come from, or the bytes of one that is known.
     """
     return device.native.prepared_run(
         [_native_range(feed) for feed in feeds],
-        None if recording is None else recording.native,
+        [recording.native for recording in recordings],
         [result if isinstance(result, bytes) else _native_range(result) for result in results],
     )
 

@@ -27,6 +27,7 @@ MARKERS = {
     "host": "needs no device; set on every test in tests/host",
     "quick": "part of the short runs: of make check, on the second driver, as a lesser device",
     "slow": "takes several seconds, and make check does without",
+    "network": "runs whole networks, whose kernels take longer to run than to compile",
     "full": "of the whole cross only, which make test-full runs",
     "torch": "compares with PyTorch; set on every test that uses the fixture of that name",
 }
@@ -40,9 +41,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Whether nothing of a file would be chosen by ``-m``, as its text tells: what a file imports takes seconds."""
     chosen = str(config.option.markexpr)
-    if collection_path.suffix != ".py" or "not slow" not in chosen:
+    of_networks = chosen.startswith("network")
+    if collection_path.suffix != ".py" or not ("not slow" in chosen or of_networks):
         return None
     text = collection_path.read_text(encoding="utf-8")
+    if of_networks:
+        return None if "mark.network" in text else True
     lacks_quick = "quick" in chosen and "mark.quick" not in text and collection_path.parent.name in ("device", "onnx")
     return True if "\npytestmark = pytest.mark.slow" in text or lacks_quick else None
 

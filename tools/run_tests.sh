@@ -65,13 +65,16 @@ driver=("VK_DRIVER_FILES=$installed")
 # Subgroups of 4 instead of lavapipe's own 8, whose kernels take half as long again to compile. The machine code has a cache of its own.
 narrow=("${driver[@]}" LP_NATIVE_VECTOR_WIDTH=128 "MESA_SHADER_CACHE_DIR=$MESA_SHADER_CACHE_DIR-narrow" "DMLVK_CACHE_DIR=$MESA_SHADER_CACHE_DIR-narrow")
 
+# And without LLVM's own optimisations, a fifth less again. What whole networks run takes twice as long so: their tests have neither.
+hasty=("${narrow[@]}" GALLIVM_PERF=nopt)
+
 # Most of the time of a first run is lavapipe compiling kernels on one core, so the tests are spread over several processes.
 workers=$(nproc)
 ((workers <= 8)) || workers=8
 pytest=(.venv/bin/python -m pytest -n "$workers" --dist worksteal)
 validated=(env DMLVK_VALIDATION=1 "${pytest[@]}")
-suite=("${validated[@]}")
-[[ $tier != --full ]] || suite+=(-m "")  # instead of "not full", which pyproject.toml has
+also=" and not full"
+[[ $tier != --full ]] || also=
 all_checks() {  # all_checks: the table, and the end of the script, by whether all is well
     printf '\n=== all checks\n'
     printf '%s\n' "${table[@]}"
@@ -96,22 +99,23 @@ check "documentation site" env NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --st
 gather
 
 if ((two_drivers)); then
-    check "pytest, backported lavapipe, validation layer" env "${narrow[@]}" "${suite[@]}" "$@"
+    check "pytest, backported lavapipe, validation layer" env "${hasty[@]}" "${validated[@]}" -m "not network$also" "$@"
+    check "pytest, whole networks on the same" env "${driver[@]}" "${validated[@]}" -m "network$also" "$@"
     check "pytest, installed lavapipe, quick part" env "VK_DRIVER_FILES=$installed" "${pytest[@]}" tests/device tests/onnx -m "quick and not full" "$@"
 else
     printf '\n!!! ONE DRIVER ONLY: the whole suite runs on the installed lavapipe, and nothing on the backported one.\n'
-    check "pytest, installed lavapipe, validation layer" env "${driver[@]}" "${suite[@]}" "$@"
+    check "pytest, installed lavapipe, validation layer" env "${driver[@]}" "${validated[@]}" -m "(network or not network)$also" "$@"
     table+=("pytest, backported lavapipe                    NOT RUN: the driver could not be had, see above")
 fi
 # What a newer release of onnx has and the environment's has not (tests/node_cases.py): node cases, versions that rows serve, and operators.
 if .venv/bin/python tools/setup_onnx.py; then
-    check "pytest, the newest onnx" env "${narrow[@]}" PYTHONPATH=.cache/onnx-newest "${pytest[@]}" tests/host/test_onnx_network.py \
+    check "pytest, the newest onnx" env "${hasty[@]}" PYTHONPATH=.cache/onnx-newest "${pytest[@]}" tests/host/test_onnx_network.py \
         tests/onnx/test_backend.py tests/onnx/test_attention.py tests/onnx/test_converters.py::test_converter "$@"
 else
     table+=("pytest, the newest onnx                        NOT RUN: the release could not be had, see above")
 fi
 # As on lesser devices (docs/devices.md).
 masked=("${validated[@]}" tests/device -m "quick and not full")
-check "pytest, as MoltenVK, subgroups of 4" env "${narrow[@]}" DMLVK_PROFILE=moltenvk DMLVK_SUBGROUP_SIZE=4 "${masked[@]}" "$@"
-check "pytest, as the least Vulkan 1.3" env "${narrow[@]}" DMLVK_PROFILE=vulkan13-minimum "${masked[@]}" "$@"
+check "pytest, as MoltenVK, subgroups of 4" env "${hasty[@]}" DMLVK_PROFILE=moltenvk DMLVK_SUBGROUP_SIZE=4 "${masked[@]}" "$@"
+check "pytest, as the least Vulkan 1.3" env "${hasty[@]}" DMLVK_PROFILE=vulkan13-minimum "${masked[@]}" "$@"
 all_checks

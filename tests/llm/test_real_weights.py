@@ -15,6 +15,8 @@ from dmlvk.llm.gguf_file import load_gguf
 from dmlvk.llm.sampling import Sampling
 from dmlvk.llm.tokenizer import Tokenizer
 
+pytestmark = pytest.mark.network
+
 PROMPTS = """\
 The capital of France is
 Once upon a time there was a

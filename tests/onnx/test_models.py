@@ -22,6 +22,8 @@ from run_models import check_record, meaning_of, run_once
 import dmlvk
 import dmlvk.onnx
 
+pytestmark = pytest.mark.network
+
 ROWS = listed()
 
 

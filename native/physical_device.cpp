@@ -99,6 +99,27 @@ std::vector<CooperativeMatrixShape> read_cooperative_matrices(const InstanceTabl
     return shapes;
 }
 
+/// The matrices of whole workgroups, of any multiples of some sizes.
+void read_flexible_matrices(const InstanceTable& vk, PhysicalDevice& device) {
+    const auto query = vk.vkGetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV;
+    if (query == nullptr) {
+        return;
+    }
+    constexpr const char* name = "vkGetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV";
+    uint32_t count = 0;
+    check(query(device.handle, &count, nullptr), name);
+    VkCooperativeMatrixFlexibleDimensionsPropertiesNV blank{};
+    blank.sType = VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_FLEXIBLE_DIMENSIONS_PROPERTIES_NV;
+    std::vector<VkCooperativeMatrixFlexibleDimensionsPropertiesNV> properties(count, blank);
+    check(query(device.handle, &count, properties.data()), name);
+    for (const VkCooperativeMatrixFlexibleDimensionsPropertiesNV& p : properties) {
+        device.cooperative_matrices.push_back({p.MGranularity, p.NGranularity, p.KGranularity, component_text(p.AType),
+                                               component_text(p.BType), component_text(p.CType),
+                                               component_text(p.ResultType), p.saturatingAccumulation == VK_TRUE,
+                                               scope_text(p.scope), p.workgroupInvocations});
+    }
+}
+
 /// Whether other interfaces in this process may have memory of a buffer, as a file descriptor.
 bool exports_memory(const InstanceTable& vk, const PhysicalDevice& device) {
     VkPhysicalDeviceExternalBufferInfo asked{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_BUFFER_INFO};
@@ -140,7 +161,11 @@ FeatureSet reported_features(const InstanceTable& vk, const FeatureChain& chain,
     set[Feature::subgroup_shuffle] = (device.subgroup_operations & VK_SUBGROUP_FEATURE_SHUFFLE_BIT) != 0;
     set[Feature::cooperative_matrix] = chain.cooperative_matrix.cooperativeMatrix;
     set[Feature::cooperative_matrix2] = chain.cooperative_matrix2.cooperativeMatrixWorkgroupScope &&
-                                        chain.cooperative_matrix2.cooperativeMatrixFlexibleDimensions;
+                                        chain.cooperative_matrix2.cooperativeMatrixFlexibleDimensions &&
+                                        chain.cooperative_matrix2.cooperativeMatrixReductions &&
+                                        chain.cooperative_matrix2.cooperativeMatrixConversions &&
+                                        chain.cooperative_matrix2.cooperativeMatrixPerElementOperations &&
+                                        chain.cooperative_matrix2.cooperativeMatrixTensorAddressing;
     set[Feature::bfloat16] = chain.bfloat16.shaderBFloat16Type;
     set[Feature::integer_dot_product] = chain.vulkan13.shaderIntegerDotProduct;
     set[Feature::memory_budget] = contains(extensions, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
@@ -279,6 +304,9 @@ std::vector<PhysicalDevice> read_devices() {
         device.features = reported_features(owner.vk, reported, device);
         if (device.features[Feature::cooperative_matrix]) {
             device.cooperative_matrices = read_cooperative_matrices(owner.vk, handle);
+        }
+        if (device.features[Feature::cooperative_matrix2]) {
+            read_flexible_matrices(owner.vk, device);
         }
         devices.push_back(std::move(device));
     }

@@ -104,6 +104,7 @@ struct CooperativeMatrixShape {
     std::string a_type, b_type, c_type, result_type;
     bool saturating;
     std::string scope;
+    uint32_t invocations = 0;  // Of the workgroup; sizes are then what those of a matrix are multiples of. Else 0.
 };
 
 struct PhysicalDevice {

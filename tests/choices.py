@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from dmlvk.devices.capabilities import FEATURE_NAMES, SUBGROUPS, Capabilities, CooperativeMatrix
+from dmlvk.devices.capabilities import FEATURE_NAMES, SUBGROUPS, Capabilities, CooperativeMatrix, WorkgroupMatrix
 from dmlvk.devices.model import CPU, GENERIC_GPU, H200, PHONE
 from dmlvk.kernels.common.plan import BlockCopy, Launch
 from dmlvk.kernels.common.registry import lowering_of
@@ -44,6 +44,7 @@ _H200 = Capabilities(
         CooperativeMatrix(16, 16, 16, "float16", "float32"),
         CooperativeMatrix(16, 16, 32, "int8", "int32"),
     ),
+    workgroup_matrices=(WorkgroupMatrix(128, 32, 16, 16, "float16", "float32"),),
     matrix_fragments=True,
     model=H200,
 )

@@ -506,7 +506,22 @@ def test_every_shape_of_matrices(
         pytest.skip(f"{rule} is not possible here")
 
 
-@pytest.mark.parametrize("rule", [*OF_MATRICES, "tiles", "split"])
+@pytest.mark.parametrize("rises", [False, True])
+@pytest.mark.parametrize("sizes", [(64, 64), (96, 96), (128, 128), (32, 64), (128, 96)])
+def test_workgroups_multiply_as_a_whole(device: dmlvk.Device, rises: bool, sizes: tuple[int, int]) -> None:
+    """Rows and keys that are no whole tiles, with peaks behind the first tile whose weights no float16 holds, and the same
+    bits each time."""
+    q, k = random(3, 150, sizes[0]), random(3, 203, sizes[0], seed=1)
+    v = random(3, 203, sizes[1], seed=2)
+    if rises:
+        q[:, :, 0], k[:, :, 0] = 1.0, np.linspace(0, 400, 203)
+    found, expected = of_words(device, "workgroup", q, k, v, sizes[0] ** -0.5)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=2e-3 * np.abs(expected).max())
+    for _ in range(3):
+        np.testing.assert_array_equal(of_words(device, "workgroup", q, k, v, sizes[0] ** -0.5)[0], found)
+
+
+@pytest.mark.parametrize("rule", [*OF_MATRICES, "workgroup", "tiles", "split"])
 @pytest.mark.parametrize("added", [False, True])
 @pytest.mark.parametrize("size", [64, 128])
 def test_the_same_bits_where_all_processors_are_busy(

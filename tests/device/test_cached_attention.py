@@ -149,6 +149,14 @@ PROBLEMS: dict[str, dict[str, Any]] = {
         "sinks": True,
         "bias": True,
     },
+    "a prompt of halves": {
+        "lengths": (3, 60, 0),
+        "heads": (4, 2),
+        "rows": 140,
+        "size": 64,
+        "capacity": 220,
+        "dtype": np.float16,
+    },
     "a past elsewhere": {"lengths": (2, 6), "heads": (2, 1), "rows": 3, "size": 12, "capacity": 9, "past": 6, "pairs": 5},
     "dropped": {"lengths": (-5, 2**31 - 1, 8), "heads": (1, 1), "rows": 2, "capacity": 9, "pairs": 8},
 }

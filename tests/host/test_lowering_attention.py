@@ -10,7 +10,8 @@ import pytest
 import dmlvk
 from dmlvk import MultiheadAttentionMaskType as MaskType
 from dmlvk import TensorDataType, TensorDesc
-from dmlvk.devices.capabilities import SUBGROUPS, Capabilities, CooperativeMatrix
+from dmlvk.devices.capabilities import SUBGROUPS, Capabilities, CooperativeMatrix, WorkgroupMatrix
+from dmlvk.devices.model import GENERIC_GPU
 from dmlvk.kernels.attention.rules import ATTENTION_SHAPES, CooperativeShape
 from dmlvk.kernels.common.plan import Dispatch, Source
 from dmlvk.kernels.lowering import explain, lower, possible_rules
@@ -49,7 +50,17 @@ DEVICES = {
     "subgroups of 32": cooperative(32, 16, 49152),
     "subgroups of 64": cooperative(64, 16, 65536),
     "reductions": cooperative(32, 16, 49152, "cooperative_matrix2"),
+    "whole workgroups": dataclasses.replace(
+        cooperative(32, 16, 49152, "cooperative_matrix2"),
+        workgroup_matrices=(
+            WorkgroupMatrix(64, 16, 16, 16, "float16", "float32"),
+            WorkgroupMatrix(128, 32, 16, 16, "float16", "float16"),
+            WorkgroupMatrix(128, 32, 16, 16, "float16", "float32"),
+        ),
+        model=dataclasses.replace(GENERIC_GPU, processors=40),
+    ),
 }
+MANY: dict[str, Any] = {"heads": (64, 16), "queries": 2048, "keys": 2048}
 WITHOUT_TILES = {
     "no subgroups": dataclasses.replace(PLAIN, features=PLAIN.features - SUBGROUPS),
     "a processor": dataclasses.replace(PLAIN, is_cpu=True),
@@ -106,6 +117,17 @@ def chosen(desc: dmlvk.MultiheadAttention1, caps: Capabilities) -> str:
         ("subgroups of 64", {"queries": 1, "keys": 4096}, "cooperative split"),
         ("plain", {"queries": 1, "keys": 4096, "data_type": FLOAT32}, "split"),
         ("reductions", {"bias_tensor": TensorDesc(FLOAT16, (3 * 512,))}, "tiles"),
+        ("whole workgroups", MANY, "workgroup"),
+        ("whole workgroups", MANY | {"size": 112}, "workgroup"),
+        ("whole workgroups", MANY | {"size": 144}, "reductions"),
+        ("whole workgroups", MANY | {"size": 72}, "reductions"),
+        ("whole workgroups", MANY | {"queries": 2047}, "reductions"),
+        ("whole workgroups", MANY | {"heads": (1, 1)}, "reductions split"),
+        ("whole workgroups", MANY | {"heads": (4, 4)}, "reductions"),
+        ("whole workgroups", MANY | {"relative": True}, "reductions"),
+        ("whole workgroups", MANY | {"scale": 1e-20}, "reductions"),
+        ("whole workgroups", MANY | {"data_type": FLOAT32}, "tiles"),
+        ("reductions", MANY, "reductions"),
     ],
 )
 def test_the_rule(device: str, fields: dict[str, Any], rule: str) -> None:
@@ -239,6 +261,30 @@ def test_parts_are_possible_with_tiles_of_few_keys(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(ATTENTION_SHAPES, True, (CooperativeShape(8, 1, keys),))
     found = set(possible_rules(attention(keys=4096), DEVICES["reductions"]))
     assert {rule for rule in found if rule.startswith("reductions")} == {"reductions", "reductions split"}
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "invocations", "is_possible"),
+    [
+        (32, 16, 16, 128, True),
+        (256, 16, 16, 128, False),
+        (32, 32, 16, 128, True),
+        (32, 128, 16, 128, False),
+        (32, 16, 128, 128, False),
+        (32, 16, 16, 256, False),
+    ],
+)
+def test_matrices_of_workgroups_are_of_the_devices_multiples(
+    m: int, n: int, k: int, invocations: int, is_possible: bool
+) -> None:
+    caps = dataclasses.replace(
+        DEVICES["whole workgroups"], workgroup_matrices=(WorkgroupMatrix(invocations, m, n, k, "float16", "float32"),)
+    )
+    assert ("workgroup" in possible_rules(attention(**MANY), caps)) == is_possible
+    if is_possible:
+        (launch,) = lower(attention(**MANY), caps, force="workgroup").dispatches
+        assert isinstance(launch, Dispatch) and launch.grid == (16, 64, 1)
+        assert dict(launch.kernel.constants)["NARROW"] == max(n, k)
 
 
 def test_wide_heads_have_no_matrices() -> None:

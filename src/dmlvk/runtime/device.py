@@ -32,7 +32,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from dmlvk.devices.capabilities import Capabilities, CooperativeMatrix
+from dmlvk.devices.capabilities import Capabilities, CooperativeMatrix, WorkgroupMatrix
 from dmlvk.devices.mask import Mask
 from dmlvk.devices.model import CPU, DEVICES, GENERIC_GPU, DeviceModel, NumberSource
 from dmlvk.html.elements import facts, notebook
@@ -585,12 +585,26 @@ def known_model(info: DeviceInfo) -> DeviceModel:
     return model.told(NumberSource.VULKAN, told)
 
 
+def _workgroup_matrices(physical: _native.PhysicalDevice) -> tuple[WorkgroupMatrix, ...]:
+    """The matrices of whole workgroups, likewise."""
+    return tuple(
+        WorkgroupMatrix(shape["invocations"], shape["m"], shape["n"], shape["k"], shape["a_type"], shape["c_type"])
+        for shape in physical.cooperative_matrices
+        if shape["invocations"]
+        and shape["scope"] == "workgroup"
+        and shape["a_type"] == shape["b_type"]
+        and shape["c_type"] == shape["result_type"]
+        and not shape["saturating"]
+    )
+
+
 def _reported(physical: _native.PhysicalDevice, model: DeviceModel) -> Capabilities:
     limits: Mapping[str, Any] = physical.limits
     x, y, z = (int(limits[f"maxComputeWorkGroupCount{axis}"]) for axis in range(3))
     return Capabilities(
         features=frozenset(name for name, on in physical.features.items() if on),
         cooperative_matrices=_cooperative_matrices(physical),
+        workgroup_matrices=_workgroup_matrices(physical),
         subgroup_size=int(limits["subgroupSize"]),
         minimum_subgroup_size=int(limits["minSubgroupSize"]),
         maximum_subgroup_size=int(limits["maxSubgroupSize"]),

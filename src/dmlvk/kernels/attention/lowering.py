@@ -17,6 +17,7 @@ from dmlvk.kernels.attention.rules import (
     AttentionProblem,
     matrix_shape,
     whole_matrices,
+    workgroup_shape,
 )
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.limitation import LOOP_ROUNDS
@@ -389,6 +390,7 @@ def problem_fields(operands: Operands) -> dict[str, Any]:
         "words": grouped(WORD_BITS // bits),
         "unpadded": bool(operands.around.constants.get("UNPADDED", 0)),
         "plain": _is_plain(operands),
+        "bare": _is_bare(operands),
         "scale": operands.around.params["scale"],
         "bias": bool(operands.around.constants["HAS_RELATIVE"]),
         "bias_words": _in_words(operands.around.params["relative_strides"], operands.keys, WORD_BITS // bits),
@@ -406,6 +408,15 @@ def _is_plain(operands: Operands) -> bool:
     of_word = WORD_BITS // element_bits(operands.data_type)
     starts = any(rows.start % of_word for rows in (operands.q, operands.k, operands.v, operands.y))
     return not (more or starts) and bounds == (MaskBounds.NONE, PastLengths.NONE)
+
+
+def _is_bare(operands: Operands) -> bool:
+    """Whether nothing but lengths says which keys count, and nothing is done to products but to scale them; see
+    ``AttentionProblem.bare``."""
+    constants = operands.around.constants
+    more = operands.q_bias or operands.kv_bias or any(constants.get(name, 0) for name in (*_BEYOND_SCORES, "HAS_RELATIVE"))
+    has_bounds = constants.get("MASK_BOUNDS", MaskBounds.NONE) != MaskBounds.NONE
+    return not (more or has_bounds) and operands.around.params["scale"] >= _LEAST_SCALE
 
 
 def _in_words(strides: Strides, keys: int, count: int) -> bool:
@@ -541,6 +552,27 @@ def _matrices(
         subgroup_size=caps.subgroup_size,
     )
     return _plan(desc, problem, operands, caps, kernel, parts if split else None)
+
+
+def _of_workgroups(desc: OperatorDesc, problem: AttentionProblem, caps: Capabilities, operands_of: OperandsOf) -> Plan:
+    found = workgroup_shape(problem, caps)
+    assert found is not None, "the rule is possible"
+    operands, (shape, narrow) = operands_of(desc, caps), found
+    kernel = _Kernel(
+        "attention_workgroup",
+        {
+            "LOCAL_SIZE_X": shape.invocations,
+            "TILE_ROWS": shape.rows,
+            "TILE_KEYS": shape.keys,
+            "HEAD": problem.head_size,
+            "VALUE": problem.value_size,
+            "NARROW": narrow,
+        },
+        (-(-problem.queries // shape.rows), problem.heads * problem.group, 1),
+        {},
+        subgroup_size=caps.subgroup_size,
+    )
+    return _plan(desc, problem, operands, caps, kernel, None)
 
 
 class Parts(NamedTuple):
@@ -801,6 +833,7 @@ def schedules(operands_of: OperandsOf) -> dict[str, Schedule]:
     """The schedules of ``ATTENTION`` for an operator whose operands lie where the function says."""
     named: dict[str, Callable[..., Plan]] = {
         "reductions split": functools.partial(_matrices, reductions=True, split=True),
+        "workgroup": _of_workgroups,
         "reductions": functools.partial(_matrices, reductions=True),
         "cooperative split": functools.partial(_matrices, reductions=False, split=True),
         "cooperative": functools.partial(_matrices, reductions=False),

@@ -119,6 +119,16 @@ ROWS: tuple[KernelSpec, ...] = (
         )
     ),
     KernelSpec(
+        "attention_workgroup",
+        "attention_workgroup.comp",
+        buffers=_BUFFERS,
+        params=_PARAMS,
+        constants=(*_CONSTANTS, ("TILE_ROWS", 128), ("TILE_KEYS", 64), ("HEAD", 128), ("VALUE", 128), ("NARROW", 16)),
+        shared=_SHARED,
+        variants=(("T", ("FLOAT16",)),),
+        extensions=(*COOPERATIVE_EXTENSIONS, *SUBGROUP_SUMS, "GL_NV_cooperative_matrix2"),
+    ),
+    KernelSpec(
         "attention_step",
         "attention_step.comp",
         buffers=("q", "k:w", "v:w", *_AROUND, "y:w", "new_k", "new_v", *_TURN_BUFFERS, "partials:w"),

@@ -28,6 +28,8 @@ class AttentionProblem:
         unpadded: Whether sequences have starts of their own.
         plain: Whether all that is done to scores is to scale them and to add a tensor, and all keys count, so that products
             and a softmax say it.
+        bare: Whether scores are products times ``scale``, which is positive and not tiny, and queries see all keys from the
+            first one on, up to some end.
         scale: What products of queries and keys are multiplied by.
         bias: Whether a number is added to each score.
         bias_words: Whether rows of these numbers consist of aligned 16-byte words.
@@ -45,6 +47,7 @@ class AttentionProblem:
     words: bool
     unpadded: bool
     plain: bool
+    bare: bool
     scale: float
     bias: bool
     bias_words: bool
@@ -104,7 +107,7 @@ ATTENTION_SHAPES = {
     True: (
         CooperativeShape(4, 2, 64, widest=80),
         CooperativeShape(8, 1, 64, widest=96),
-        CooperativeShape(8, 1, 64, narrower=96, widest=128, together=4),
+        CooperativeShape(8, 1, 64, narrower=96, widest=128, together=2),
         CooperativeShape(8, 1, 64, narrower=128, widest=160, together=2),
         CooperativeShape(8, 1, 32, narrower=128, widest=256, held=224),
         CooperativeShape(4, 1, 64),
@@ -122,8 +125,8 @@ ATTENTION_SHAPES = {
 """The shapes, by whether matrices have reductions, from the one with most rows to that with the fewest. H100, 16 heads of
 2048 rows, us of a call, some 10 of them the host's, without a bias, with one, and where no query sees a later key: of 64
 elements 91, 121 and 121; 80: 125, 172 and 162 (with 8 subgroups 135, 193 and 146); 96: 145, 204 and 160. On the device,
-without a bias and with one: of 40 65 and 105; 128: 172 and 224; 160: 234 and 334; 192: 271 and 361; 256: 441 and 634, where
-tiles take 4,800."""
+without a bias and with one: of 40 65 and 105; 128: 172 and 224 with four columns of scores together, with two 158 without
+one; 160: 234 and 334; 192: 271 and 361; 256: 441 and 634, where tiles take 4,800."""
 
 
 def whole_matrices(size: int, matrix: CooperativeMatrix) -> int:
@@ -211,6 +214,65 @@ def _parts(possible: Condition) -> Condition:
     return lambda problem, caps: possible(problem, caps) and not problem.unpadded and problem.keys > 64
 
 
+class WorkgroupShape(NamedTuple):
+    """A tile of a workgroup that multiplies matrices as a whole; see ``glsl/attention_workgroup.comp``.
+
+    Attributes:
+        invocations: The invocations of the workgroup.
+        rows, keys: The rows and keys of a tile.
+        widest: The widest heads whose sums fit registers.
+    """
+
+    invocations: int
+    rows: int
+    keys: int
+    widest: int
+
+
+WORKGROUP_SHAPES = (WorkgroupShape(128, 128, 64, 64), WorkgroupShape(128, 128, 32, 128))
+_WORKGROUP_ROWS = 2048
+"""The fewest queries of which a second look at the first keys is little."""
+_WORKGROUP_WAVES = 1.9
+"""The fewest tiles for each processor."""
+
+
+def workgroup_shape(problem: AttentionProblem, caps: Capabilities) -> tuple[WorkgroupShape, int] | None:
+    """The tile of a workgroup that multiplies matrices as a whole, and the columns of its narrowest matrix; None where no
+    shape is possible."""
+    head, value = problem.head_size, problem.value_size
+    for shape in WORKGROUP_SHAPES:
+        for matrix in caps.workgroup_matrices:
+            narrow = math.lcm(matrix.n, matrix.k)
+            sizes = (shape.rows, matrix.m), (shape.keys, narrow), (head, matrix.k), (value, matrix.n)
+            if (
+                (matrix.invocations, matrix.operands, matrix.sums) == (shape.invocations, "float16", "float32")
+                and not any(size % step for size, step in sizes)
+                and max(head, value) <= shape.widest
+            ):
+                return shape, narrow
+    return None
+
+
+def _of_workgroups(problem: AttentionProblem, caps: Capabilities) -> bool:
+    """Whether a workgroup can multiply matrices as a whole."""
+    return (
+        _halves(problem, caps)
+        and problem.bare
+        and "cooperative_matrix2" in caps.features
+        and workgroup_shape(problem, caps) is not None
+        and problem.heads * problem.group <= caps.workgroup_counts[1]
+    )
+
+
+def _workgroups_pay(problem: AttentionProblem, caps: Capabilities) -> bool:
+    """Whether all processors have several tiles. Where lengths say which keys count it was not measured."""
+    found = workgroup_shape(problem, caps)
+    if found is None or not problem.plain or not matrices_pay(caps, "float16") or problem.queries < _WORKGROUP_ROWS:
+        return False
+    tiles = problem.heads * problem.group * -(-problem.queries // found[0].rows)
+    return tiles >= _WORKGROUP_WAVES * caps.model.processors
+
+
 ATTENTION = (
     Rule(
         "reductions split",
@@ -218,6 +280,15 @@ ATTENTION = (
         possible=_parts(_matrices(reductions=True)),
         because="few rows and many keys, as when a text is written word by word: the keys are shared out, or few workgroups "
         "would read them all. H200, one row in 8 x 32 heads, 8 of keys, 8192 keys of 128: 107 us, 2.5 TB/s (PyTorch 76)",
+    ),
+    Rule(
+        "workgroup",
+        when=_workgroups_pay,
+        possible=_of_workgroups,
+        because="float16 and many rows, where a workgroup multiplies matrices as a whole: the driver brings them through "
+        "shared memory faster than a shader can. H100 (driver 580, 2026-11-26), 16 heads of 2048 rows, us so and by "
+        "reductions: of 64 elements 66 and 77, 80 91 and 111, 96 101 and 131, 128 158 and 158; 8 x 32 heads of 4096 rows of "
+        "128 8,400 and 9,700 (263 TFLOP/s). 96 heads of 512 rows of 64 took 46 and 44, 32 of 128 41 and 28",
     ),
     Rule(
         "reductions",

@@ -1,0 +1,167 @@
+// Attention by matrices of a whole workgroup (VK_NV_cooperative_matrix2): float16 factors, float32 sums; see include/attention.glsl.
+//
+// A workgroup has TILE_ROWS rows of a query head and walks its head's keys, TILE_KEYS at a time: scores, their weights as a left factor
+// where they are, sums of weighted values. The driver shares matrices out among the invocations and brings tiles through
+// shared memory, by instructions that no shader has otherwise.
+//
+// A row's peak is the highest score of the first tile. Scores begin as minus that, counted in products, so that a weight is one
+// multiplication and one exp2. What is the same in a whole row, the start and the total of its weights, is a narrow matrix: a product with a
+// constant makes a start of each score and a total of weights, and takes a quarter of the registers that matrices of scores would.
+// Weights of later tiles may be too large for float16: then a total is infinite, and the workgroup begins again, with the
+// highest of all scores.
+//
+// Bindings: Q, K, V, LENGTHS read, Y written.
+// Constants: LOCAL_SIZE_X; TILE_ROWS, TILE_KEYS; HEAD, VALUE, the head sizes; NARROW, the fewest columns of a matrix.
+// Grid: x over tiles of rows, y over (batch entry, query head).
+//
+// Rows of Q, K, V and Y consist of aligned words of 16 bytes; scores are products times a scale that is not tiny, and every row sees the first key.
+
+#pragma use_vulkan_memory_model
+
+#include "attention.glsl"
+
+#define MATRIX(type, rows, columns, use) coopmat<type, gl_ScopeWorkgroup, rows, columns, gl_MatrixUse##use>
+#define QUERIES MATRIX(float16_t, TILE_ROWS, HEAD, A)
+#define KEYS MATRIX(float16_t, HEAD, TILE_KEYS, B)
+#define SCORES MATRIX(float, TILE_ROWS, TILE_KEYS, Accumulator)
+#define WEIGHTS MATRIX(float16_t, TILE_ROWS, TILE_KEYS, A)
+#define VALUES MATRIX(float16_t, TILE_KEYS, VALUE, B)
+#define SUMS MATRIX(float, TILE_ROWS, VALUE, Accumulator)
+#define HALVES MATRIX(float16_t, TILE_ROWS, VALUE, Accumulator)
+// A number of each row, in NARROW columns.
+#define NUMBERS MATRIX(float, TILE_ROWS, NARROW, Accumulator)
+#define NUMBERS_LEFT MATRIX(float16_t, TILE_ROWS, NARROW, A)
+#define NARROW_TOP MATRIX(float16_t, NARROW, TILE_KEYS, B)
+#define NARROW_SIDE MATRIX(float16_t, TILE_KEYS, NARROW, B)
+// Zeros behind the last row. Inner tiles are read without a test.
+#define BOUNDED tensorLayoutNV<2, gl_CooperativeMatrixClampModeConstantNV>
+#define INNER tensorLayoutNV<2>
+#define TURNED tensorViewNV<2, false, 1, 0>
+
+shared bool has_infinite; // a row's total
+
+Sequence sequence;
+
+// What starts are counted in, as factors of float16. They reach 2e9; of such scores a float32 tells only those apart that differ by 100.
+const float START_UNIT = 32768.0;
+
+float higher_of(const in float a, const in float b) { return max(a, b); }
+float seen_element(const in uint row, const in uint column, const in float product, const in uint first_row, const in uint first_key) {
+    const uint s = first_row + row, j = first_key + column;
+    return s < sequence.queries && j < keys_seen(sequence, s) ? product : -INFINITY;
+}
+
+// The start of a row with this peak as two numbers of float16 that add up to it; 0 without a peak.
+float part_of_start(const in uint row, const in uint column, const in float peak) {
+    const float start = peak > -INFINITY ? -peak / START_UNIT : 0.0;
+    const float high = float(float16_t(start));
+    return column == 0 ? high : column == 1 ? start - high : 0.0;
+}
+
+// Adds the values of keys, times the weights that their scores make.
+#define ADD_VALUES(scores, layout)                                                                        \
+    {                                                                                                     \
+        [[unroll]] for (uint e = 0; e < scores.length(); ++e) scores[e] = exp2(scores[e] * unit);         \
+        const WEIGHTS weights = WEIGHTS(scores);                                                          \
+        VALUES values;                                                                                    \
+        coopMatLoadTensorNV(values, v, v_at, sliceTensorLayoutNV(layout, first_key, TILE_KEYS, 0, VALUE)); \
+        sums = coopMatMulAdd(weights, values, sums);                                                      \
+        totals = coopMatMulAdd(weights, ones, totals);                                                    \
+    }
+#define LOAD_KEYS(keys, layout) \
+    coopMatLoadTensorNV(keys, k, k_at, sliceTensorLayoutNV(layout, first_key, TILE_KEYS, 0, HEAD), turned)
+
+void main() {
+    const uint heads = p.key_heads * p.group;
+    const uint entry = gl_WorkGroupID.y / heads;
+    const uint head = gl_WorkGroupID.y - entry * heads;
+    const uint key_head = head / p.group;
+    sequence = sequence_of(entry);
+    // The workgroups with most keys come first.
+    const uint row_tile = LENGTHS == LENGTHS_NONE ? gl_WorkGroupID.x : gl_NumWorkGroups.x - 1 - gl_WorkGroupID.x;
+    const uint first_row = row_tile * TILE_ROWS;
+    if (first_row >= sequence.queries) return;
+    uint end_key = keys_seen(sequence, min(first_row + TILE_ROWS, sequence.queries) - 1);
+    uint seen_by_all = keys_seen(sequence, first_row);
+    // Known to be the subgroup's, as matrices in a branch need it: see attention_cooperative.comp.
+    if (LENGTHS != LENGTHS_NONE) {
+        end_key = subgroupMax(end_key);
+        seen_by_all = subgroupMin(seen_by_all);
+    }
+
+    // Whole words, of which the compiler learns so.
+    const uint q_at = BYTE_OFFSET_Q / T_BYTES + q_start(sequence, 0, head) & ~7u;
+    const uint k_at = BYTE_OFFSET_K / T_BYTES + k_start(sequence, 0, key_head) & ~7u;
+    const uint v_at = BYTE_OFFSET_V / T_BYTES + v_start(sequence, 0, key_head) & ~7u;
+    const uint y_at = BYTE_OFFSET_Y / T_BYTES + y_start(sequence, 0, head) & ~7u;
+    BOUNDED query_rows = createTensorLayoutNV(2, gl_CooperativeMatrixClampModeConstantNV);
+    BOUNDED last_keys = query_rows, last_values = query_rows, y_rows = query_rows;
+    INNER key_rows = createTensorLayoutNV(2), value_rows = key_rows;
+    query_rows = setTensorLayoutStrideNV(setTensorLayoutDimensionNV(query_rows, sequence.queries, HEAD), p.q_strides[1] & ~7u, 1);
+    last_keys = setTensorLayoutStrideNV(setTensorLayoutDimensionNV(last_keys, sequence.keys, HEAD), p.k_strides[1] & ~7u, 1);
+    last_values = setTensorLayoutStrideNV(setTensorLayoutDimensionNV(last_values, sequence.keys, VALUE), p.v_strides[1] & ~7u, 1);
+    y_rows = setTensorLayoutStrideNV(setTensorLayoutDimensionNV(y_rows, sequence.queries, VALUE), p.y_strides[1] & ~7u, 1);
+    key_rows = setTensorLayoutStrideNV(setTensorLayoutDimensionNV(key_rows, sequence.keys, HEAD), p.k_strides[1] & ~7u, 1);
+    value_rows = setTensorLayoutStrideNV(setTensorLayoutDimensionNV(value_rows, sequence.keys, VALUE), p.v_strides[1] & ~7u, 1);
+    TURNED turned = createTensorViewNV(2, false, 1, 0);
+
+    const float unit = p.scale * LOG2_E;
+    QUERIES queries;
+    if (gl_LocalInvocationIndex == 0) has_infinite = false;
+    coopMatLoadTensorNV(queries, q, q_at, sliceTensorLayoutNV(query_rows, first_row, TILE_ROWS, 0, HEAD));
+    const NARROW_SIDE ones = NARROW_SIDE(float16_t(1.0));
+    const NARROW_TOP units = NARROW_TOP(float16_t(START_UNIT));
+    SUMS sums;
+    NUMBERS totals;
+    bool sees_all = false;
+    [[dont_unroll]] while (true) {
+        NUMBERS_LEFT starts;
+        {
+            SCORES highest = SCORES(-INFINITY);
+            const uint end = sees_all ? end_key : min(TILE_KEYS, end_key);
+            [[dont_unroll]] for (uint first_key = 0; first_key < end; first_key += TILE_KEYS) {
+                KEYS keys;
+                LOAD_KEYS(keys, last_keys);
+                SCORES scores = coopMatMulAdd(queries, keys, SCORES(0.0));
+                coopMatPerElementNV(scores, scores, seen_element, first_row, first_key);
+                [[unroll]] for (uint e = 0; e < scores.length(); ++e) highest[e] = max(highest[e], scores[e]);
+            }
+            NUMBERS peaks;
+            coopMatReduceNV(peaks, highest, gl_CooperativeMatrixReduceRowNV, higher_of);
+            coopMatPerElementNV(peaks, peaks, part_of_start);
+            starts = NUMBERS_LEFT(peaks);
+        }
+        sums = SUMS(0.0);
+        totals = NUMBERS(0.0);
+        uint first_key = 0;
+        [[dont_unroll]] for (; first_key + TILE_KEYS <= seen_by_all; first_key += TILE_KEYS) {
+            KEYS keys;
+            LOAD_KEYS(keys, key_rows);
+            SCORES scores = coopMatMulAdd(starts, units, SCORES(0.0));
+            scores = coopMatMulAdd(queries, keys, scores);
+            ADD_VALUES(scores, value_rows)
+        }
+        [[dont_unroll]] for (; first_key < end_key; first_key += TILE_KEYS) {
+            KEYS keys;
+            LOAD_KEYS(keys, last_keys);
+            SCORES scores = coopMatMulAdd(starts, units, SCORES(0.0));
+            scores = coopMatMulAdd(queries, keys, scores);
+            coopMatPerElementNV(scores, scores, seen_element, first_row, first_key);
+            ADD_VALUES(scores, last_values)
+        }
+        if (sees_all) break;
+        bool is_large = false;
+        [[unroll]] for (uint e = 0; e < totals.length(); ++e) is_large = is_large || !(totals[e] < INFINITY);
+        barrier();
+        if (is_large) has_infinite = true;
+        barrier();
+        if (subgroupOr(uint(has_infinite)) == 0) break;
+        sees_all = true;
+    }
+
+    SUMS shares;
+    coopMatReduceNV(shares, totals, gl_CooperativeMatrixReduceRowNV, higher_of);
+    [[unroll]] for (uint e = 0; e < sums.length(); ++e) sums[e] = share(sums[e], shares[e]);
+    HALVES halves = HALVES(sums);
+    coopMatStoreTensorNV(halves, y, y_at, sliceTensorLayoutNV(y_rows, first_row, TILE_ROWS, 0, VALUE));
+}

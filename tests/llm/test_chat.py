@@ -14,8 +14,6 @@ import dmlvk
 from dmlvk import cli
 from dmlvk.llm import Model, load
 
-pytestmark = pytest.mark.network
-
 FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
 

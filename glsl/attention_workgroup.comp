@@ -6,7 +6,7 @@
 //
 // A row's peak is the highest score of the first tile. Scores begin as minus that, counted in products, so that a weight is one
 // multiplication and one exp2. What is the same in a whole row, the start and the total of its weights, is a narrow matrix: a product with a
-// constant makes a start of each score and a total of weights, and takes a quarter of the registers that matrices of scores would.
+// constant makes a start of each score and a total of weights, and takes a half or a quarter of the registers that matrices of scores would.
 // Weights of later tiles may be too large for float16: then a total is infinite, and the workgroup begins again, with the
 // highest of all scores.
 //

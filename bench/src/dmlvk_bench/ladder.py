@@ -6,9 +6,9 @@ the rate that is lost from the rung before.
 
 Where a driver brings tiles through shared memory itself, the top is no higher. Matrices of a whole workgroup
 (``VK_NV_cooperative_matrix2``), in a kernel that only loads, multiplies and stores, reached 341 TFLOP/s of 4096 rows,
-columns and terms and 350 of 8192, on an H100 (driver 580, 2026-11-26) with the best of 40 tiles: 160 x 128, 64 deep, 128
-invocations. 128 x 128 had 320; 256 invocations at most 297; more than 160 sums an invocation 50 to 290. Gemm has 335 and
-345 there.
+columns and terms and 350 of 8192, on an H100 (driver 580, 2026-11-26) with the best of some 40 tiles: 160 x 128, 64 deep,
+128 invocations. 128 x 128 had 320; 256 invocations at most 297; more than 160 sums an invocation 50 to 310. Gemm has 335 and
+347 there.
 """
 
 from __future__ import annotations

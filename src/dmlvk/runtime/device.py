@@ -553,15 +553,32 @@ def _cached_file(info: DeviceInfo, kind: str, suffix: str) -> pathlib.Path | Non
     return folder / f"{kind}-{info.uuid}-{physical.driver_version:08x}-{int(physical.limits['subgroupSize'])}.{suffix}"
 
 
-def _cooperative_matrices(physical: _native.PhysicalDevice) -> tuple[CooperativeMatrix, ...]:
-    """The cooperative matrices of subgroups with factors of one type, and an addend of the result's type."""
-    return tuple(
-        CooperativeMatrix(shape["m"], shape["n"], shape["k"], shape["a_type"], shape["c_type"])
+def _matrices(physical: _native.PhysicalDevice, scope: str) -> list[dict[str, Any]]:
+    """The cooperative matrices of a scope with factors of one type, and an addend of the result's type."""
+    return [
+        shape
         for shape in physical.cooperative_matrices
-        if shape["scope"] == "subgroup"
+        if shape["scope"] == scope
         and shape["a_type"] == shape["b_type"]
         and shape["c_type"] == shape["result_type"]
         and not shape["saturating"]
+    ]
+
+
+def _cooperative_matrices(physical: _native.PhysicalDevice) -> tuple[CooperativeMatrix, ...]:
+    """Those of subgroups."""
+    return tuple(
+        CooperativeMatrix(shape["m"], shape["n"], shape["k"], shape["a_type"], shape["c_type"])
+        for shape in _matrices(physical, "subgroup")
+    )
+
+
+def _workgroup_matrices(physical: _native.PhysicalDevice) -> tuple[WorkgroupMatrix, ...]:
+    """Those of whole workgroups, of any multiples of some sizes."""
+    return tuple(
+        WorkgroupMatrix(shape["invocations"], shape["m"], shape["n"], shape["k"], shape["a_type"], shape["c_type"])
+        for shape in _matrices(physical, "workgroup")
+        if shape["invocations"]
     )
 
 
@@ -583,19 +600,6 @@ def known_model(info: DeviceInfo) -> DeviceModel:
         "resident_invocations": held and held * physical.limits["subgroupSize"],
     }
     return model.told(NumberSource.VULKAN, told)
-
-
-def _workgroup_matrices(physical: _native.PhysicalDevice) -> tuple[WorkgroupMatrix, ...]:
-    """The matrices of whole workgroups, likewise."""
-    return tuple(
-        WorkgroupMatrix(shape["invocations"], shape["m"], shape["n"], shape["k"], shape["a_type"], shape["c_type"])
-        for shape in physical.cooperative_matrices
-        if shape["invocations"]
-        and shape["scope"] == "workgroup"
-        and shape["a_type"] == shape["b_type"]
-        and shape["c_type"] == shape["result_type"]
-        and not shape["saturating"]
-    )
 
 
 def _reported(physical: _native.PhysicalDevice, model: DeviceModel) -> Capabilities:

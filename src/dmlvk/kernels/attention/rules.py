@@ -288,7 +288,8 @@ ATTENTION = (
         because="float16 and many rows, where a workgroup multiplies matrices as a whole: the driver brings them through "
         "shared memory faster than a shader can. H100 (driver 580, 2026-11-26), 16 heads of 2048 rows, us so and by "
         "reductions: of 64 elements 66 and 77, 80 91 and 111, 96 101 and 131, 128 158 and 158; 8 x 32 heads of 4096 rows of "
-        "128 8,400 and 9,700 (263 TFLOP/s). 96 heads of 512 rows of 64 took 46 and 44, 32 of 128 41 and 28",
+        "128 8,400 and 9,700 (263 TFLOP/s). An earlier form took 46 and 44 for 96 heads of 512 rows of 64, 41 and 28 for "
+        "32 of 128",
     ),
     Rule(
         "reductions",

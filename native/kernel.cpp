@@ -115,6 +115,14 @@ void Kernel::create(const PipelineCache& cache, const KernelDescription& descrip
     info.stage.pName = "main";
     info.stage.pSpecializationInfo = &specialization;
     info.layout = layout;
+    // No kernel reads or writes past its ranges, but some drivers check each access even where robustBufferAccess is off, unless
+    // a pipeline asks them not to.
+    VkPipelineRobustnessCreateInfoEXT robustness{VK_STRUCTURE_TYPE_PIPELINE_ROBUSTNESS_CREATE_INFO_EXT};
+    robustness.storageBuffers = VK_PIPELINE_ROBUSTNESS_BUFFER_BEHAVIOR_DISABLED_EXT;
+    robustness.uniformBuffers = VK_PIPELINE_ROBUSTNESS_BUFFER_BEHAVIOR_DISABLED_EXT;
+    if (device_.physical.has_pipeline_robustness) {
+        info.pNext = &robustness;
+    }
     if (inspected) {
         info.flags = VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR | VK_PIPELINE_CREATE_CAPTURE_INTERNAL_REPRESENTATIONS_BIT_KHR;
     }

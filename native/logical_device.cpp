@@ -32,6 +32,7 @@ std::vector<const char*> extensions_for(const PhysicalDevice& physical, const Fe
     add(features[Feature::cooperative_matrix2], "VK_NV_cooperative_matrix2");
     add(features[Feature::bfloat16], "VK_KHR_shader_bfloat16");
     add(features[Feature::executable_properties], VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME);
+    add(physical.has_pipeline_robustness, VK_EXT_PIPELINE_ROBUSTNESS_EXTENSION_NAME);
     add(features[Feature::external_memory], VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME);
     add(features[Feature::external_semaphores], VK_KHR_EXTERNAL_SEMAPHORE_FD_EXTENSION_NAME);
     // A device that lists this one (MoltenVK) must have it enabled.

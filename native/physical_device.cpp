@@ -302,6 +302,7 @@ std::vector<PhysicalDevice> read_devices() {
         FeatureChain reported(device.extensions);
         query_features(handle, reported);
         device.features = reported_features(owner.vk, reported, device);
+        device.has_pipeline_robustness = reported.pipeline_robustness.pipelineRobustness == VK_TRUE;
         if (device.features[Feature::cooperative_matrix]) {
             device.cooperative_matrices = read_cooperative_matrices(owner.vk, handle);
         }
@@ -347,6 +348,9 @@ FeatureChain::FeatureChain(const std::vector<std::string>& extensions) {
     }
     if (contains(extensions, VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME)) {
         link(executable_properties);
+    }
+    if (contains(extensions, VK_EXT_PIPELINE_ROBUSTNESS_EXTENSION_NAME)) {
+        link(pipeline_robustness);
     }
 }
 
@@ -394,6 +398,7 @@ void select_features(const FeatureChain& reported, const FeatureSet& wanted, Fea
         enabled.atomic_float.shaderBufferFloat32AtomicAdd = VK_TRUE;
         enabled.atomic_float.shaderBufferFloat32Atomics = reported.atomic_float.shaderBufferFloat32Atomics;
     }
+    enabled.pipeline_robustness.pipelineRobustness = reported.pipeline_robustness.pipelineRobustness;
     enabled.executable_properties.pipelineExecutableInfo = wanted[Feature::executable_properties];
 }
 

@@ -97,6 +97,8 @@ class FeatureChain {
     VkPhysicalDeviceShaderBfloat16FeaturesKHR bfloat16{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_BFLOAT16_FEATURES_KHR};
     VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR executable_properties{
         VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR};
+    VkPhysicalDevicePipelineRobustnessFeaturesEXT pipeline_robustness{
+        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_ROBUSTNESS_FEATURES_EXT};
 };
 
 struct CooperativeMatrixShape {
@@ -125,6 +127,8 @@ struct PhysicalDevice {
     uint32_t timestamp_bits = 0;
     std::vector<std::string> extensions;
     FeatureSet features;
+    /// Whether a pipeline can say whether its accesses are checked; see Kernel.
+    bool has_pipeline_robustness = false;
     VkPhysicalDeviceLimits limits{};
     uint8_t pipeline_cache_uuid[VK_UUID_SIZE]{};
     uint32_t subgroup_size = 0;

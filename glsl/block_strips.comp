@@ -7,9 +7,13 @@
 // (include/matrix_fragments.glsl): an invocation fills them with what it has unpacked. It loads a chunk of a column at once. Its eight
 // steps of multiplication take four codes of that each, so that the order of the depth is another one than in memory, for A as well.
 //
-// Bindings, rounding and parameters: those of block_cooperative.comp; rows of A have whole words of 8.
+// Weights are the left factor, though they are B: what an invocation has of a right one are elements of one line side by side, as it loads
+// them of A, and needs no instruction to fill a matrix.
+//
+// Bindings, rounding and parameters: those of block_cooperative.comp; A is float16, whatever T, and its rows have whole words of 8.
 // Constants: the format's; LOCAL_SIZE_X, DEEP subgroups of 32; TILE_M, rows of a tile, a multiple of 16; TILE_K, 128 for each subgroup;
-// SUB_N, a multiple of 16; MAT_M, MAT_N, MAT_K, all 16; VECTOR_Y (1), HAS_C (1), ADDEND (0), the activation's id; PARTIAL (0).
+// WHOLE_ROUNDS, whether that divides the depth; SUB_N, a multiple of 16; MAT_M, MAT_N, MAT_K, all 16; VECTOR_Y (1), HAS_C (1), ADDEND (0),
+// the activation's id; PARTIAL (0).
 // Variant ADDS: whether there is an addend beside C.
 // Grid: linear over splits and tiles, the latter neighbours.
 
@@ -27,11 +31,18 @@
 layout(set = 0, binding = BINDING_A, std430) readonly buffer WordsA { uvec4 words_a[]; };
 layout(set = 0, binding = BINDING_Y, std430) writeonly buffer Partials { vec4 partials[]; };
 
-const uint SUB_M = TILE_M;
-const uint SUBGROUPS = DEEP;
-const uint SIZE_TILES = SUBGROUPS; // none but those of sums
+#define LEFT coopmat<float16_t, gl_ScopeSubgroup, MAT_M, MAT_K, gl_MatrixUseA>
+#define RIGHT coopmat<float16_t, gl_ScopeSubgroup, MAT_K, MAT_N, gl_MatrixUseB>
+#define SUMS coopmat<float, gl_ScopeSubgroup, MAT_M, MAT_N, gl_MatrixUseAccumulator>
 
-#include "cooperative_sums.glsl"
+const uint BLOCKS_M = TILE_M / MAT_N;
+const uint BLOCKS_N = SUB_N / MAT_M;
+
+// The finished sums of each subgroup, by rows of Y: SUB_N numbers and a word of padding.
+const uint PITCH = SUB_N / 4 + 1;
+shared vec4 tiles[DEEP * TILE_M * PITCH];
+
+SUMS sums[BLOCKS_N][BLOCKS_M];
 
 // Four invocations have neighbouring chunks of a column, in a round; eight columns are side by side.
 const uint SHARERS = MAT_K / 4;
@@ -48,13 +59,8 @@ struct Raw {
     ColumnBits bits[BLOCKS_EACH];
 };
 
-// Eight elements of A as they lie in memory.
-struct Eight {
-    uvec4 words[T_BYTES / 2];
-};
-
 Raw raw[2][EACH];
-Eight eights[2][BLOCKS_M][2];
+uvec4 eights[2][BLOCKS_M][2];
 uint lines[BLOCKS_M][2];
 
 // The weights of a round that starts at k. Past the depth they are numbers, and A has zeros.
@@ -68,21 +74,10 @@ void fetch_b(out Raw next[EACH], uint k) {
     }
 }
 
-void fetch_a(out Eight next[BLOCKS_M][2], uint k) {
+// Word `word` of the lines, of eight elements.
+void fetch_a(out uvec4 next[BLOCKS_M][2], uint word) {
     [[unroll]] for (uint i = 0; i < BLOCKS_M; ++i)
-        [[unroll]] for (uint line = 0; line < 2; ++line)
-            [[unroll]] for (uint w = 0; w < T_BYTES / 2; ++w)
-                next[i][line].words[w] = words_a[(lines[i][line] + min(k, p.depth - 8)) / (WORD_BYTES / T_BYTES) + w];
-}
-
-uvec4 halves_of(Eight eight, bool inside) {
-#if T_BYTES == 2
-    const uvec4 halves = eight.words[0];
-#else
-    const vec4 low = uintBitsToFloat(eight.words[0]), high = uintBitsToFloat(eight.words[1]);
-    const uvec4 halves = uvec4(packHalf2x16(low.xy), packHalf2x16(low.zw), packHalf2x16(high.xy), packHalf2x16(high.zw));
-#endif
-    return inside ? halves : uvec4(0);
+        [[unroll]] for (uint line = 0; line < 2; ++line) next[i][line] = words_a[lines[i][line] + word];
 }
 
 // Fills a matrix with four elements of each of two lines, words `first` and `first` + 1 of what they have.
@@ -96,25 +91,27 @@ uvec4 halves_of(Eight eight, bool inside) {
 
 // Multiplies a round that starts at k, and loads of A what comes after each step.
 void multiply_round(Raw own[EACH], uint k) {
-    const uint chunk = k + gl_SubgroupInvocationID % SHARERS * CHUNK;
+    const uint word = (k + gl_SubgroupInvocationID % SHARERS * CHUNK) / 8, words = p.depth / 8;
     [[unroll]] for (uint g = 0; g < GROUPS_OF_EIGHT; ++g) {
-        fetch_a(eights[(g + 1) % 2], g + 1 < GROUPS_OF_EIGHT ? chunk + 8 * (g + 1) : chunk + TILE_K);
+        const bool is_last = g + 1 == GROUPS_OF_EIGHT;
+        const uint then = is_last ? word + TILE_K / 8 : word + g + 1;
+        fetch_a(eights[(g + 1) % 2], WHOLE_ROUNDS != 0 && !is_last ? then : min(then, words - 1));
         uvec4 of_b[BLOCKS_N][2], of_a[BLOCKS_M][2];
         [[unroll]] for (uint c = 0; c < EACH; ++c)
             of_b[c / 2][c % 2] = rounded_numbers_of(eight_codes_of(own[c].codes, g, own[c].bits[g * BLOCKS_EACH / GROUPS_OF_EIGHT]));
         [[unroll]] for (uint i = 0; i < BLOCKS_M; ++i)
             [[unroll]] for (uint line = 0; line < 2; ++line)
-                of_a[i][line] = halves_of(eights[g % 2][i][line], chunk + 8 * g < p.depth);
+                of_a[i][line] = WHOLE_ROUNDS != 0 || word + g < words ? eights[g % 2][i][line] : uvec4(0);
         [[unroll]] for (uint first = 0; first < 4; first += 2) {
-            MATRIX_A rows[BLOCKS_M];
+            RIGHT rows[BLOCKS_M];
             [[unroll]] for (uint i = 0; i < BLOCKS_M; ++i) {
-                rows[i] = MATRIX_A(0);
+                rows[i] = RIGHT(0);
                 FILL(rows[i], of_a[i], first)
             }
             [[unroll]] for (uint j = 0; j < BLOCKS_N; ++j) {
-                MATRIX_B columns = MATRIX_B(0);
+                LEFT columns = LEFT(0);
                 FILL(columns, of_b[j], first)
-                [[unroll]] for (uint i = 0; i < BLOCKS_M; ++i) sums[i][j] = coopMatMulAdd(rows[i], columns, sums[i][j]);
+                [[unroll]] for (uint i = 0; i < BLOCKS_M; ++i) sums[j][i] = coopMatMulAdd(columns, rows[i], sums[j][i]);
             }
         }
     }
@@ -124,16 +121,16 @@ void multiply_round(Raw own[EACH], uint k) {
 // the driver can see; and they keep it from moving the loads down to where their values are used.
 void multiply(uint first, uint last) {
     [[unroll]] for (uint i = 0; i < BLOCKS_M; ++i) {
-        [[unroll]] for (uint j = 0; j < BLOCKS_N; ++j) sums[i][j] = MATRIX_SUMS(0);
+        [[unroll]] for (uint j = 0; j < BLOCKS_N; ++j) sums[j][i] = SUMS(0);
         [[unroll]] for (uint line = 0; line < 2; ++line) {
-            const uint m = first_m + i * MAT_M + 8 * line + gl_SubgroupInvocationID / SHARERS;
-            lines[i][line] = BYTE_OFFSET_A / T_BYTES + min(m, p.rows - 1) * p.a_strides[2];
+            const uint m = first_m + i * MAT_N + 8 * line + gl_SubgroupInvocationID / SHARERS;
+            lines[i][line] = BYTE_OFFSET_A / 16 + min(m, p.rows - 1) * p.a_strides[2] / 8;
         }
     }
     const uint own = gl_SubgroupID * ROUND;
     fetch_b(raw[0], first + own);
     fetch_b(raw[1], first + own + TILE_K);
-    fetch_a(eights[0], first + own + gl_SubgroupInvocationID % SHARERS * CHUNK);
+    fetch_a(eights[0], min((first + own + gl_SubgroupInvocationID % SHARERS * CHUNK) / 8, p.depth / 8 - 1));
     for (uint k = first; k < last; k += 2 * TILE_K) {
         multiply_round(raw[0], k + own);
         if (k + 2 * TILE_K < last) fetch_b(raw[0], k + own + 2 * TILE_K);
@@ -155,22 +152,22 @@ void main() {
     const uint first = split * p.split_rounds * TILE_K;
     multiply(first, min(first + p.split_rounds * TILE_K, p.depth));
 
+    // All at once: in a loop that is not unrolled sums would lie in memory from the first one on.
+    [[unroll]] for (uint i = 0; i < BLOCKS_M; ++i)
+        [[unroll]] for (uint j = 0; j < BLOCKS_N; ++j)
+            coopMatStore(sums[j][i], tiles, (gl_SubgroupID * TILE_M + i * MAT_N) * PITCH + j * MAT_M / 4, PITCH,
+                         gl_CooperativeMatrixLayoutColumnMajor);
+    barrier();
     const uint quads = SUB_N / 4;
-    [[unroll]] for (uint i = 0; i < BLOCKS_M; ++i) {
-        share_sums(i);
-        barrier();
-        for (uint e = gl_LocalInvocationIndex; e < MAT_M * quads; e += LOCAL_SIZE_X) {
-            vec4 sum = vec4(0);
-            [[unroll]] for (uint d = 0; d < DEEP; ++d)
-                sum += uintBitsToFloat(tiles[d * SIZE_SUMS + e / quads * PITCH_SUMS + e % quads]);
-            const uint m = first_m + i * MAT_M + e / quads, n = first_n + e % quads * 4;
-            if (PARTIAL == 0) {
-                store_quad(0, 0, m, n, sum);
-            } else if (m < p.rows && n < p.columns) {
-                const uint row = split * p.matrices * p.rows + m;
-                partials[BYTE_OFFSET_Y / 16 + row * (p.partial_pitch / 4) + n / 4] = sum;
-            }
+    for (uint e = gl_LocalInvocationIndex; e < TILE_M * quads; e += LOCAL_SIZE_X) {
+        vec4 sum = vec4(0);
+        [[unroll]] for (uint d = 0; d < DEEP; ++d) sum += tiles[(d * TILE_M + e / quads) * PITCH + e % quads];
+        const uint m = first_m + e / quads, n = first_n + e % quads * 4;
+        if (PARTIAL == 0) {
+            store_quad(0, 0, m, n, sum);
+        } else if (m < p.rows && n < p.columns) {
+            const uint row = split * p.matrices * p.rows + m;
+            partials[BYTE_OFFSET_Y / 16 + row * (p.partial_pitch / 4) + n / 4] = sum;
         }
-        barrier();
     }
 }

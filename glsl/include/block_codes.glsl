@@ -221,20 +221,22 @@ const bool HALF_NUMBERS = SCALE == SCALE_FLOAT16 && OFFSET == OFFSET_NONE && BIT
 
 #ifdef HALF_ARITHMETIC // defined by who has the extension for it
 // The numbers, rounded to FLOAT16 as they come, where HALF_NUMBERS. Two codes that lie in halves of a word are the low bits of two FLOAT16
-// of 1024, or four bits further up, so that next to nothing has to be shifted; taking 1024 off again is exact.
+// of 1024, or four bits further up, so that next to nothing has to be shifted; taking 1024 off again is exact. What the driver does not know for
+// a constant is in a register: an instruction that masks and adds bits has one constant only.
 void half_numbers_of(EightCodes codes, out uvec4 numbers) {
+    const uint thousands = 0x64006400u | p.chunks >> 31;
     const f16vec2 scale = f16vec2(float16_t(real_of(codes.bits.scale, codes.bits.column % 4)));
     [[unroll]] for (uint i = 0; i < 4; ++i) {
         f16vec2 pair;
         if (BITS == 4) {
             const uint word = i < 2 ? codes.low : codes.low >> 8;
-            if (i % 2 == 0) pair = unpackFloat2x16((word & 0x000F000Fu) | 0x64006400u) - f16vec2(1024.0 + float(CENTRE));
-            else pair = fma(unpackFloat2x16((word & 0x00F000F0u) | 0x64006400u), f16vec2(0.0625), f16vec2(-64.0 - float(CENTRE)));
+            if (i % 2 == 0) pair = unpackFloat2x16((word & 0x000F000Fu) | thousands) - f16vec2(1024.0 + float(CENTRE));
+            else pair = fma(unpackFloat2x16((word & 0x00F000F0u) | thousands), f16vec2(0.0625), f16vec2(-64.0 - float(CENTRE)));
         } else {
             uint word = codes.low >> 4 * i & 0x000F000Fu;
             if (BITS == 5) word |= (codes.more >> (codes.g * 4 + i) & 0x00010001u) << 4;
             if (BITS == 8) word = (i < 2 ? codes.low : codes.more) >> 8 * (i % 2) & 0x00FF00FFu;
-            pair = unpackFloat2x16(word | 0x64006400u) - f16vec2(1024.0 + float(CENTRE));
+            pair = unpackFloat2x16(word | thousands) - f16vec2(1024.0 + float(CENTRE));
         }
         numbers[i] = packFloat2x16(pair * scale);
     }

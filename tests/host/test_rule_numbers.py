@@ -209,13 +209,16 @@ WITH_FRAGMENTS = choices.DEVICES["h200"]
 
 
 @pytest.mark.parametrize(
-    ("columns", "depth", "least"), [(28672, 4096, 4), (4096, 14336, 4), (4096, 4096, 4), (1024, 1024, 20)]
+    ("columns", "depth", "least", "least_float32"),
+    [(28672, 4096, 3, 4), (4096, 14336, 3, 4), (4096, 4096, 4, 6), (128256, 4096, 3, 3)],
 )
-def test_strips_are_for_few_rows(columns: int, depth: int, least: int) -> None:
+def test_strips_are_for_few_rows(columns: int, depth: int, least: int, least_float32: int) -> None:
+    """Those of float32 are rounded by a dispatch before."""
     strips = named(BLOCK_GEMM, "strips")
-    assert strips.possible(dataclasses.replace(_blocks(16, columns, depth), is_half=True), WITH_FRAGMENTS)
-    chosen = [rows for rows in range(1, 40) if strips.when(_blocks(rows, columns, depth), WITH_FRAGMENTS)]
-    assert chosen == [*range(least, 33)]
+    for is_half, first in ((True, least), (False, least_float32)):
+        problems = {rows: dataclasses.replace(_blocks(rows, columns, depth), is_half=is_half) for rows in range(1, 40)}
+        assert strips.possible(problems[16], WITH_FRAGMENTS) == is_half
+        assert [rows for rows, own in problems.items() if strips.when(own, WITH_FRAGMENTS)] == [*range(first, 33)]
 
 
 def test_strips_need_to_know_where_elements_lie_and_leave_to_round() -> None:
@@ -229,12 +232,12 @@ def test_strips_need_to_know_where_elements_lie_and_leave_to_round() -> None:
 @pytest.mark.parametrize(
     ("rows", "columns", "depth", "parts"),
     [
-        (16, 28672, 4096, StripParts(16, 2, 896, 1, 16)),
-        (17, 28672, 4096, StripParts(32, 1, 896, 1, 32)),
-        (16, 4096, 14336, StripParts(16, 8, 128, 2, 7)),
-        (32, 4096, 14336, StripParts(32, 8, 128, 1, 14)),
-        (16, 4096, 4096, StripParts(16, 8, 128, 1, 4)),
-        (16, 2048, 256, StripParts(16, 2, 64, 1, 1)),
+        (16, 28672, 4096, StripParts(16, 32, 2, 896, 1, 16)),
+        (17, 28672, 4096, StripParts(32, 64, 2, 448, 1, 16)),
+        (16, 4096, 14336, StripParts(16, 32, 8, 128, 1, 14)),
+        (32, 4096, 14336, StripParts(32, 32, 8, 128, 1, 14)),
+        (16, 4096, 4096, StripParts(16, 32, 8, 128, 1, 4)),
+        (16, 2048, 256, StripParts(16, 32, 2, 64, 1, 1)),
     ],
 )
 def test_strips_share_the_depth_before_it_comes_in_parts(rows: int, columns: int, depth: int, parts: StripParts) -> None:

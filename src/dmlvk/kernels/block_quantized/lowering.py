@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -13,7 +14,6 @@ from dmlvk.kernels.block_quantized.rules import (
     BLOCK_GEMM,
     MOST_ROWS,
     NORMALIZED_BLOCK_GEMM,
-    STRIP_COLUMNS,
     STRIP_DEPTH,
     BlockGatherProblem,
     BlockProblem,
@@ -54,6 +54,7 @@ from dmlvk.kernels.root_mean_square.lowering import (
 from dmlvk.spec.block_formats import BlockLayout, OffsetKind
 from dmlvk.spec.enums import MatrixTransform, TensorDataType
 from dmlvk.spec.ops.block_quantized import BlockQuantizedGather, BlockQuantizedGemm, NormalizedBlockGemm, layout_of
+from dmlvk.spec.ops.elementwise import Cast
 from dmlvk.spec.ops.matmul import GemmAdd
 from dmlvk.spec.tensor import TensorDesc, element_bits
 
@@ -317,12 +318,27 @@ def _cooperative(desc: BlockQuantizedGemm, problem: BlockProblem, caps: Capabili
     return _in_parts(desc, caps, multiply)
 
 
+def _in_halves(product: Product, caps: Capabilities, name: str, taken: int) -> tuple[Product, tuple[Launch, ...], int]:
+    """The product of rows that are rounded to FLOAT16 before, what rounds them, and the bytes that are taken then."""
+    sizes = product.rows, product.depth
+    rows, halves = TensorDesc(product.data_type, sizes, product.a_strides[2:]), TensorDesc(TensorDataType.FLOAT16, sizes)
+    place = Range(Source.TEMPORARY, 0, taken, halves.total_tensor_size_in_bytes)
+    end = taken + aligned(place.nbytes)
+    plan = chosen_plan(Cast(input_tensor=rows, output_tensor=halves), caps, name)
+    launches = placed(plan, inputs=(product.a,), outputs=(place,), temporary=end)
+    halved = dataclasses.replace(product, a=place, a_strides=(0, 0, product.depth, 1))
+    return halved, launches, end + plan.temporary_bytes
+
+
 def _strips(desc: BlockQuantizedGemm, problem: BlockProblem, caps: Capabilities) -> Plan:
     def multiply(product: Product, weights: PackedWeights, taken: int) -> Plan:
         product = product.with_addend_as_c()
+        before: tuple[Launch, ...] = ()
+        if product.data_type is not TensorDataType.FLOAT16:
+            product, before, taken = _in_halves(product, caps, desc.dml_name, taken)
         strips = strip_parts(product.rows, product.columns, product.depth, caps)
         depth = strips.deep * STRIP_DEPTH
-        return parts_and_merge(
+        plan = parts_and_merge(
             "block_strips",
             product,
             caps,
@@ -331,7 +347,8 @@ def _strips(desc: BlockQuantizedGemm, problem: BlockProblem, caps: Capabilities)
                 "DEEP": strips.deep,
                 "TILE_M": strips.rows,
                 "TILE_K": depth,
-                "SUB_N": STRIP_COLUMNS,
+                "WHOLE_ROUNDS": int(whole_rounds(product.depth, depth)),
+                "SUB_N": strips.columns,
                 **weights.constants,
             },
             strips.workgroups,
@@ -342,6 +359,7 @@ def _strips(desc: BlockQuantizedGemm, problem: BlockProblem, caps: Capabilities)
             taken=taken,
             more=weights.params,
         )
+        return Plan((*before, *plan.dispatches), max(taken, plan.temporary_bytes))
 
     return _in_parts(desc, caps, multiply)
 

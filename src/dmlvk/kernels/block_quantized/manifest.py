@@ -149,7 +149,7 @@ ROWS: tuple[KernelSpec, ...] = (
         buffers=GEMM_BUFFERS,
         params=(*GEMM_PARAMS, *SPLIT_PARAMS, "uint split_rounds", *_PLANES),
         constants=(
-            *(("LOCAL_SIZE_X", 64), ("DEEP", 2), ("TILE_M", 16), ("TILE_K", 256), ("SUB_N", 32)),
+            *(("LOCAL_SIZE_X", 64), ("DEEP", 2), ("TILE_M", 16), ("TILE_K", 256), ("WHOLE_ROUNDS", 0), ("SUB_N", 32)),
             *(("MAT_M", 16), ("MAT_N", 16), ("MAT_K", 16)),
             *_FORMAT,
             *(("ACTIVATION", 0), ("HAS_C", 1), ("ADDEND", 0), ("VECTOR_Y", 1), ("PARTIAL", 0)),

@@ -38,15 +38,20 @@ _MOST_UNPACKED = 1 << 28
 """The most bytes of temporary memory that unpacked weights take."""
 _LEAST_ROUNDS = 2
 """The fewest rounds of a part."""
-STRIP_ROWS, STRIP_COLUMNS, STRIP_DEPTH = (16, 32), 32, 128
-"""Rows of a tile of strips, of few and of more; columns of a strip; the depth of a round of each of its subgroups."""
+STRIP_ROWS, STRIP_DEPTH = (16, 32), 128
+"""Rows of a tile of strips, of few and of more; the depth of a round of each of its subgroups."""
+_STRIP_COLUMNS, _WIDE_DEEP = (32, 64), 4
+"""Columns of a strip; of the wider ones, which are for more rows, so many subgroups should give each processor enough."""
 _MOST_DEEP = 8
 """The most subgroups of a strip."""
 _STRIP_ROUNDS = 4
 """The fewest rounds of a part of their sums."""
-_STRIPS_EACH = (12, 6)
+_LEAST_DEEP = (2, 1)
+"""The fewest, of tiles of few rows and of more: on an H100 (driver 580, 2026-11-27) 16 rows and 525 million weights in Q4_0
+take 142 us by two and 160 by one."""
+_STRIPS_EACH = (10, 6)
 """Subgroups on each processor that keep enough loads in flight, and of tiles of more rows, which take more registers."""
-_FILLED = (9.0, 15.0)
+_FILLED = (8.0, 12.0)
 """Multiply-adds that take as long as those of a weight in a tile of strips, with its unpacking, by the tile's rows."""
 _STRIP_START = 3.5
 """Latencies before the first products and after the last."""
@@ -149,10 +154,11 @@ def matrix_parts(rows: int, columns: int, depth: int, caps: Capabilities) -> Mat
 
 
 class StripParts(NamedTuple):
-    """Strips of columns: the rows of a tile, the subgroups that share the depth of a strip, the workgroups that cover the
-    output, into how many parts sums are split, the rounds of each."""
+    """Strips of columns: the rows of a tile, the columns of a strip, the subgroups that share its depth, the workgroups that
+    cover the output, into how many parts sums are split, the rounds of each."""
 
     rows: int
+    columns: int
     deep: int
     workgroups: int
     parts: int
@@ -162,20 +168,23 @@ class StripParts(NamedTuple):
 def strip_parts(rows: int, columns: int, depth: int, caps: Capabilities) -> StripParts:
     """The strips of a product: as many subgroups as keep enough loads in flight, those of a workgroup first, whose sums need
     no dispatch to be added."""
-    tile, deep, parts = decided(_strip_shape, caps, (rows, columns, depth))
+    tile, width, deep, parts = decided(_strip_shape, caps, (rows, columns, depth))
     rounds = -(-depth // (deep * STRIP_DEPTH))
     each = -(-rounds // parts)
-    return StripParts(tile, deep, -(-rows // tile) * -(-columns // STRIP_COLUMNS), -(-rounds // each), each)
+    return StripParts(tile, width, deep, -(-rows // tile) * -(-columns // width), -(-rounds // each), each)
 
 
-def _strip_shape(caps: Capabilities, sizes: tuple[int, int, int]) -> tuple[int, int, int]:
+def _strip_shape(caps: Capabilities, sizes: tuple[int, int, int]) -> tuple[int, int, int, int]:
     rows, columns, depth = sizes
     more = rows > STRIP_ROWS[0]
     tile, wanted = STRIP_ROWS[more], caps.model.workgroups(_STRIPS_EACH[more])
-    workgroups = -(-rows // tile) * -(-columns // STRIP_COLUMNS)
-    deep = min(power_of_two(-(-wanted // workgroups)), power_of_two(-(-depth // STRIP_DEPTH)), _MOST_DEEP)
+    tiles, (narrow, wide) = -(-rows // tile), _STRIP_COLUMNS
+    width = wide if more and tiles * -(-columns // wide) * _WIDE_DEEP >= wanted else narrow
+    workgroups = tiles * -(-columns // width)
+    wished = max(power_of_two(-(-wanted // workgroups)), _LEAST_DEEP[more])
+    deep = min(wished, power_of_two(-(-depth // STRIP_DEPTH)), _MOST_DEEP)
     parts = (2 * wanted + workgroups * deep) // (2 * workgroups * deep)
-    return tile, deep, max(min(parts, depth // (deep * STRIP_DEPTH * _STRIP_ROUNDS)), 1)
+    return tile, width, deep, max(min(parts, depth // (deep * STRIP_DEPTH * _STRIP_ROUNDS)), 1)
 
 
 class DotShape(NamedTuple):
@@ -234,15 +243,15 @@ def _strips_are_faster(problem: BlockProblem, caps: Capabilities) -> bool:
     """Whether strips take less time by the device's model than rows one by one. Tiles of matrices are not compared: for up
     to 32 rows they took longer, but for a few products with weights of 8 bits, which took up to a tenth less."""
     sizes = problem.rows, problem.columns, problem.depth, problem.nbytes
-    return matrices_pay(caps, "float16") and bool(decided(_are_strips_faster, caps, sizes))
+    return matrices_pay(caps, "float16") and bool(decided(_are_strips_faster, caps, sizes, problem.is_half))
 
 
-def _are_strips_faster(caps: Capabilities, sizes: tuple[int, int, int, int]) -> bool:
+def _are_strips_faster(caps: Capabilities, sizes: tuple[int, int, int, int], is_half: bool) -> bool:
     model, (rows, columns, depth, nbytes) = caps.model, sizes
     parts = strip_parts(rows, columns, depth, caps)
     products = _FILLED[rows > STRIP_ROWS[0]] * columns * depth / (model.products_per_microsecond * model.processors)
     time = max(nbytes / (_MATRIX_SPEED * model.bytes_per_microsecond), products) + _STRIP_START * model.latency_microseconds
-    time += model.dispatch_microseconds if parts.parts > 1 else 0.0
+    time += model.dispatch_microseconds * ((parts.parts > 1) + (not is_half))
     return rows <= STRIP_ROWS[1] and time < _by_rows(caps, sizes)
 
 
@@ -286,9 +295,10 @@ BLOCK_GEMM = (
         when=_strips_are_faster,
         possible=_strips,
         because="up to 32 rows, where it is known which elements of a matrix an invocation has: it fills them with what it "
-        "unpacks, which tiles take through shared memory. On an H100 (driver 580, 2026-11-26) 16 rows and 117 million "
-        "weights in Q4_0 take 40 us so and 59 by cooperative, 59 million 24 and 32, 17 million 11 and 15; 4 rows and 117 "
-        "million 39, by dot products 51; 32 rows 62 and 79",
+        "unpacks, which tiles take through shared memory. On an H100 (driver 580, 2026-11-27) 16 rows and 117 million "
+        "weights in Q4_0 take 35 us so and 59 by cooperative, 59 million 18 and 31, 17 million 7.6 and 15; 2 and 4 rows and "
+        "117 million 34, by dot products 30 and 50; 32 rows 46 and 78. Rows of float32 are rounded to float16 by a dispatch "
+        "before: 16 of them and 525 million weights take 142 us, and 323 where each strip rounds them",
     ),
     Rule(
         "cooperative",

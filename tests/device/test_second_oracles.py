@@ -25,7 +25,8 @@ from dmlvk.verify.cases import all_cases
 from dmlvk.verify.cases.layouts import GuardedTensor
 from dmlvk.verify.cases.model import NUMPY_TYPES
 from dmlvk.verify.cases.problem import Problem
-from dmlvk.verify.check import run
+from dmlvk.verify.check import of_blocks, run
+from dmlvk.verify.oracle import Scaled
 
 Array = NDArray[Any]
 FLOAT32, FLOAT16 = TensorDataType.FLOAT32, TensorDataType.FLOAT16
@@ -59,9 +60,11 @@ def assert_close(found: Array, expected: Any, terms: Any, desc: OperatorDesc, ru
     """Within what the operator's cases allow a rule, at the magnitude ``terms``, the sum of the terms' magnitudes."""
     entry = all_cases()[type(desc)]
     data_type = desc.output_slots()[0].tensor.data_type  # type: ignore[union-attr]
-    limit = 2 * entry.rule_tolerance.get(rule, entry.tolerance)[data_type].ulp
-    worst = float((np.abs(found - expected.numpy()) / (HALF_UNIT[data_type] * (terms.numpy() + 2.0**-14))).max())
-    assert worst <= limit, f"{worst:.2f} half units in the last place by {rule}, for {desc}"
+    tolerance = entry.rule_tolerance.get(rule, entry.tolerance)[data_type]
+    scaled = of_blocks(Scaled(expected.numpy(), terms.numpy()), tolerance.block)
+    assert isinstance(scaled, Scaled)
+    worst = float((np.abs(found - scaled.value) / (HALF_UNIT[data_type] * (scaled.magnitude + 2.0**-14))).max())
+    assert worst <= 2 * tolerance.ulp, f"{worst:.2f} half units in the last place by {rule}, for {desc}"
 
 
 PRODUCTS = [

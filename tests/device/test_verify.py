@@ -35,7 +35,7 @@ from dmlvk.verify.card import Card, read
 from dmlvk.verify.cases import all_cases
 from dmlvk.verify.cases.model import Case, OperatorCases
 from dmlvk.verify.cases.problem import Variation, build
-from dmlvk.verify.check import bit_errors, check, check_problem, check_trials, ulp_errors
+from dmlvk.verify.check import bit_errors, check, check_problem, check_trials, of_blocks, ulp_errors
 from dmlvk.verify.command import table
 from dmlvk.verify.command import verify as make_card
 from dmlvk.verify.oracle import Scaled, oracle
@@ -162,6 +162,12 @@ def test_all_runs(device: dmlvk.Device, entry: OperatorCases) -> None:
 
 
 # -- the verdict itself can fail
+
+
+def test_an_elements_magnitude_is_that_of_its_block() -> None:
+    found = of_blocks(Scaled(np.zeros((1, 3, 5)), np.arange(15.0).reshape(1, 3, 5)), 2)
+    assert isinstance(found, Scaled)
+    assert found.magnitude.tolist() == [[[6, 6, 8, 8, 9], [6, 6, 8, 8, 9], [11, 11, 13, 13, 14]]]
 
 
 def test_errors_are_counted_in_ulp() -> None:

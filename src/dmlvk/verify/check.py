@@ -309,7 +309,9 @@ def _compared(tolerance: Any, problem: Problem, results: Sequence[NDArray[np.uin
             continue
         limit = tolerance.get(tensor.desc.data_type, EXACT)
         actual = tensor.view(data)
-        errors = bit_errors(actual, wanted) if limit.bits else ulp_errors(actual, wanted, limit.magnitude)
+        errors = (
+            bit_errors(actual, wanted) if limit.bits else ulp_errors(actual, of_blocks(wanted, limit.block), limit.magnitude)
+        )
         value = wanted.value if isinstance(wanted, Scaled) else wanted
         found.append(_Compared(slot_name(slot), tensor, data, actual, value, errors, limit))
     return found
@@ -384,6 +386,18 @@ def ulp_errors(actual: NDArray[Any], expected: NDArray[Any] | Scaled, magnitude:
     same = (actual == rounded) | (np.isnan(actual) & np.isnan(rounded))
     finite = np.isfinite(actual) & np.isfinite(rounded)
     return np.where(same, 0.0, np.where(finite, np.maximum(difference, 0.0), np.inf))
+
+
+def of_blocks(expected: NDArray[Any] | Scaled, block: int) -> NDArray[Any] | Scaled:
+    """What is expected with the magnitudes that ``Tolerance.block`` says."""
+    if block == 1 or not isinstance(expected, Scaled):
+        return expected
+    *outer, rows, columns = expected.magnitude.shape
+    padded = np.zeros((*outer, -(-rows // block) * block, -(-columns // block) * block))
+    padded[..., :rows, :columns] = expected.magnitude
+    blocks = padded.reshape(*outer, padded.shape[-2] // block, block, padded.shape[-1] // block, block)
+    blocks[...] = blocks.max(axis=(-3, -1), keepdims=True)
+    return expected._replace(magnitude=padded[..., :rows, :columns])
 
 
 def bit_errors(actual: NDArray[Any], expected: NDArray[Any] | Scaled) -> NDArray[np.float64]:

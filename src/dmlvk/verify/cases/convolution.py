@@ -49,9 +49,10 @@ def _case(
 # sqrt(n) / 2 of the partial sums where rounding errors are of either sign: under 4 for the few hundred terms of these cases.
 # FLOAT16 sums in float32 too, so only the final rounding shows.
 _TOLERANCE = {TensorDataType.FLOAT32: Tolerance(8), TensorDataType.FLOAT16: Tolerance(1)}
-# Winograd's transforms mix a block's inputs: 13 shown of 16 channels, where few of them are under the window. (Of many
-# channels the errors are those of plain sums.)
-_RULE_TOLERANCE = {"winograd": {TensorDataType.FLOAT32: Tolerance(16)}}
+# Winograd makes the 4x4 outputs of a block of the same numbers, so that errors are at the magnitude of its largest, also
+# where few inputs are under the window: one of those was off by 32 of its own ULP, and by 2 of its block's. 8.4 shown of 17
+# channels; of many channels the errors are those of plain sums.
+_RULE_TOLERANCE = {"winograd": {TensorDataType.FLOAT32: Tolerance(12, block=4)}}
 
 CASES = (
     OperatorCases(

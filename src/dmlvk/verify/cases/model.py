@@ -55,12 +55,15 @@ class Tolerance:
         magnitude: ULPs are counted at no smaller a magnitude than this: where a result is a difference of values of
             about this size, an error in ULPs of the tiny difference says nothing. The oracle may give one per element
             instead (``oracle.Scaled``).
+        block: The rows and columns of blocks, along the last two dimensions, whose elements are made of the same
+            intermediate numbers: an element's magnitude is the largest one of its block.
         bits: Whether every bit counts, of NaN the payload and of 0 the sign: for operators that move elements. Their
             oracles give the output's own type, not float64.
     """
 
     ulp: float
     magnitude: float = 0.0
+    block: int = 1
     bits: bool = False
 
 

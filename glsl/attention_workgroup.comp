@@ -10,6 +10,9 @@
 // Weights of later tiles may be too large for float16: then a total is infinite, and the workgroup begins again, with the
 // highest of all scores.
 //
+// The driver asks for a tile where it is needed and waits for it. So each invocation asks for a word of some sectors of the next keys before
+// that, and uses them after it: what they bring is in the processor's cache when the driver asks.
+//
 // Bindings: Q, K, V, LENGTHS read, Y written.
 // Constants: LOCAL_SIZE_X; TILE_ROWS, TILE_KEYS; HEAD, VALUE, the head sizes; NARROW, the fewest columns of a matrix.
 // Grid: x over tiles of rows, y over (batch entry, query head).
@@ -42,13 +45,30 @@ shared bool has_infinite; // a row's total
 
 Sequence sequence;
 
+layout(set = 0, binding = BINDING_K, std430) readonly buffer KeyWords { uint key_words[]; };
+// Of 32 bytes.
+const uint SECTORS = HEAD * T_BYTES / 32;
+const uint SECTORS_EACH = (TILE_KEYS * SECTORS + LOCAL_SIZE_X - 1) / LOCAL_SIZE_X;
+uint asked[SECTORS_EACH];
+uint all_asked = 0;
+
+// Asks for TILE_KEYS keys from `first` on, as far as there are any.
+void ask_for_keys(uint k_at, uint first) {
+    [[unroll]] for (uint e = 0; e < SECTORS_EACH; ++e) {
+        const uint index = e * LOCAL_SIZE_X + gl_LocalInvocationIndex;
+        const uint row = k_at + min(first + index / SECTORS, sequence.keys - 1) * (p.k_strides[1] & ~7u);
+        asked[e] = key_words[row / 2 + index % SECTORS * 8];
+    }
+}
+
 // What starts are counted in, as factors of float16. They reach 2e9; of such scores a float32 tells only those apart that differ by 100.
 const float START_UNIT = 32768.0;
 
 float higher_of(const in float a, const in float b) { return max(a, b); }
 float seen_element(const in uint row, const in uint column, const in float product, const in uint first_row, const in uint first_key) {
-    const uint s = first_row + row, j = first_key + column;
-    return s < sequence.queries && j < keys_seen(sequence, s) ? product : -INFINITY;
+    const uint s = first_row + row;
+    const uint seen = s < sequence.queries ? keys_seen(sequence, s) : 0; // before it is used: there is no branch for an element
+    return first_key + column < seen ? product : -INFINITY;
 }
 
 // The start of a row with this peak as two numbers of float16 that add up to it; 0 without a peak.
@@ -135,11 +155,13 @@ void main() {
         totals = NUMBERS(0.0);
         uint first_key = 0;
         [[dont_unroll]] for (; first_key + TILE_KEYS <= seen_by_all; first_key += TILE_KEYS) {
+            ask_for_keys(k_at, first_key + TILE_KEYS);
             KEYS keys;
             LOAD_KEYS(keys, key_rows);
             SCORES scores = coopMatMulAdd(starts, units, SCORES(0.0));
             scores = coopMatMulAdd(queries, keys, scores);
             ADD_VALUES(scores, value_rows)
+            [[unroll]] for (uint e = 0; e < SECTORS_EACH; ++e) all_asked ^= asked[e];
         }
         [[dont_unroll]] for (; first_key < end_key; first_key += TILE_KEYS) {
             KEYS keys;
@@ -159,6 +181,7 @@ void main() {
         sees_all = true;
     }
 
+    if (all_asked == 0 && p.scale < 0.0) has_infinite = true; // never: what is asked for must seem to be used
     SUMS shares;
     coopMatReduceNV(shares, totals, gl_CooperativeMatrixReduceRowNV, higher_of);
     [[unroll]] for (uint e = 0; e < sums.length(); ++e) sums[e] = share(sums[e], shares[e]);

@@ -230,8 +230,9 @@ class WorkgroupShape(NamedTuple):
 
 
 WORKGROUP_SHAPES = (WorkgroupShape(128, 128, 64, 64), WorkgroupShape(128, 128, 32, 128))
-_WORKGROUP_ROWS = 2048
-"""The fewest queries of which a second look at the first keys is little."""
+_WORKGROUP_ROWS = (512, 1024, 2048)
+"""The fewest queries of which a second look at the first keys is little: of heads up to 64 elements, of wider ones, and of
+those where lengths say which keys count."""
 _WORKGROUP_WAVES = 1.9
 """The fewest tiles for each processor."""
 
@@ -265,9 +266,11 @@ def _of_workgroups(problem: AttentionProblem, caps: Capabilities) -> bool:
 
 
 def _workgroups_pay(problem: AttentionProblem, caps: Capabilities) -> bool:
-    """Whether all processors have several tiles. Where lengths say which keys count it was not measured."""
+    """Whether all processors have several tiles of many keys."""
     found = workgroup_shape(problem, caps)
-    if found is None or not problem.plain or not matrices_pay(caps, "float16") or problem.queries < _WORKGROUP_ROWS:
+    is_wide = max(problem.head_size, problem.value_size) > 64
+    fewest = _WORKGROUP_ROWS[is_wide + (is_wide and not problem.plain)]
+    if found is None or not matrices_pay(caps, "float16") or problem.queries < fewest:
         return False
     tiles = problem.heads * problem.group * -(-problem.queries // found[0].rows)
     return tiles >= _WORKGROUP_WAVES * caps.model.processors
@@ -286,10 +289,11 @@ ATTENTION = (
         when=_workgroups_pay,
         possible=_of_workgroups,
         because="float16 and many rows, where a workgroup multiplies matrices as a whole: the driver brings them through "
-        "shared memory faster than a shader can. H100 (driver 580, 2026-11-26), 16 heads of 2048 rows, us so and by "
-        "reductions: of 64 elements 66 and 77, 80 91 and 111, 96 101 and 131, 128 158 and 158; 8 x 32 heads of 4096 rows of "
-        "128 8,400 and 9,700 (263 TFLOP/s). An earlier form took 46 and 44 for 96 heads of 512 rows of 64, 41 and 28 for "
-        "32 of 128",
+        "shared memory faster than a shader can. H100 (driver 580, 2026-11-27), us so and by reductions: of 64 elements 96 "
+        "heads of 512 rows 41 and 42, 64 of 1024 75 and 82, 64 of 4096 899 (306 TFLOP/s) and 1,152; 96 heads of 1500 rows "
+        "of 96 356 and 451; of 128 64 heads of 1024 rows 164 and 167, of 4096 2,032 (270 TFLOP/s) and 2,384. Where no query "
+        "sees a later key: of 64 elements 128 heads of 512 rows 58 and 65, 32 of 4096 323 and 435; of 128 128 heads of 512 "
+        "rows 116 and 106, 64 of 1024 157 and 153, 128 of 2048 744 and 841, 32 of 8192 2,281 and 2,699",
     ),
     Rule(
         "reductions",

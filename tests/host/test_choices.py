@@ -33,7 +33,7 @@ def test_what_is_chosen_is_the_table(part: str) -> None:
     assert found == expected, "python tests/choices.py writes the table again:\n" + "\n".join(changed[:40])
 
 
-OF_PROMPTS = ("reductions", "cooperative", "tiles")
+OF_PROMPTS = ("workgroup", "reductions", "cooperative", "tiles")
 """Rules of attention that the benchmark's causal prompts choose."""
 NEVER_CHOSEN = {
     # What any device can run, for others to be compared with, or where a limit leaves nothing else.

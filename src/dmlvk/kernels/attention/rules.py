@@ -105,7 +105,8 @@ class CooperativeShape(NamedTuple):
 
 ATTENTION_SHAPES = {
     True: (
-        CooperativeShape(4, 2, 64, widest=80),
+        CooperativeShape(4, 2, 64, widest=48, together=2),
+        CooperativeShape(4, 2, 64, narrower=48, widest=80),
         CooperativeShape(8, 1, 64, widest=96),
         CooperativeShape(8, 1, 64, narrower=96, widest=128, together=2),
         CooperativeShape(8, 1, 64, narrower=128, widest=160, together=2),
@@ -125,8 +126,9 @@ ATTENTION_SHAPES = {
 """The shapes, by whether matrices have reductions, from the one with most rows to that with the fewest. H100, 16 heads of
 2048 rows, us of a call, some 10 of them the host's, without a bias, with one, and where no query sees a later key: of 64
 elements 91, 121 and 121; 80: 125, 172 and 162 (with 8 subgroups 135, 193 and 146); 96: 145, 204 and 160. On the device,
-without a bias and with one: of 40 65 and 105; 128: 172 and 224 with four columns of scores together, with two 158 without
-one; 160: 234 and 334; 192: 271 and 361; 256: 441 and 634, where tiles take 4,800."""
+without a bias and with one: of 40 65 and 105, and of 4096 rows 252, with two columns of scores together 232; 128: 172 and
+224 with four columns together, with two 158 without one; 160: 234 and 334; 192: 271 and 361; 256: 441 and 634, where tiles
+take 4,800."""
 
 
 def whole_matrices(size: int, matrix: CooperativeMatrix) -> int:

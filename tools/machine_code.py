@@ -1,0 +1,95 @@
+"""List the machine code that NVIDIA's driver made of pipelines, out of a pipeline cache that dmlvk kept.
+
+    pip install zstandard
+    DMLVK_CACHE_DIR=FOLDER python -m dmlvk verify Gemm --only "rule cooperative"
+    python tools/machine_code.py FOLDER/pipelines-*.bin [--nvdisasm PROGRAM] [--architecture SM90] [--write FOLDER]
+
+The driver tells the registers and the bytes of a pipeline (``dmlvk explain --compiled``), and no instruction. Its cache has
+them: entries that Zstandard compressed, one a pipeline, without names, so that a cache of few pipelines is easiest to read.
+NVIDIA describes none of this; seen with driver 580. ``nvdisasm`` is part of the CUDA toolkit and of Triton's wheel.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import importlib
+import pathlib
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+
+_FRAME = b"\x28\xb5\x2f\xfd"
+"""How what Zstandard compressed begins."""
+_ENTRY, _CONTAINER = b"NVDANVVM", b"NVuc"
+_SECTIONS, _SECTION_BYTES, _MOST_SECTIONS, _CODE = 32, 32, 16, 1
+"""Where the table of sections begins in a container, the bytes of a row, how many rows are read, and the code's kind."""
+_INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9]*)")
+
+
+def entries(cache: bytes, decompressed: Callable[[bytes], bytes]) -> Iterator[bytes]:
+    """The entries of a cache, in order.
+
+    Args:
+        cache: The file.
+        decompressed: Decompresses what begins with a frame, and leaves alone what follows it.
+    """
+    for found in re.finditer(re.escape(_FRAME), cache):
+        try:
+            entry = decompressed(cache[found.start() :])
+        except Exception:  # the bytes of another frame
+            continue
+        if entry.startswith(_ENTRY):
+            yield entry
+
+
+def code_of(entry: bytes) -> bytes:
+    """The instructions of an entry, of 16 bytes each; none where its table has no code."""
+    start = entry.find(_CONTAINER)
+    for row in range(_MOST_SECTIONS):
+        kind, nbytes, place = struct.unpack_from("<3I", entry, start + _SECTIONS + row * _SECTION_BYTES)
+        if kind == _CODE:
+            return entry[start + place : start + place + nbytes]
+    return b""
+
+
+def listing(code: bytes, nvdisasm: str, architecture: str) -> str:
+    """The instructions as text."""
+    with tempfile.NamedTemporaryFile(suffix=".bin") as file:
+        file.write(code)
+        file.flush()
+        command = [nvdisasm, "--binary", architecture, "--print-code", file.name]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def main() -> int:
+    """Prints a line for each pipeline: its bytes, and its most frequent instructions."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cache", type=pathlib.Path, nargs="+")
+    parser.add_argument("--nvdisasm", default="nvdisasm")
+    parser.add_argument("--architecture", default="SM90", help="Of the GPU, as nvdisasm names it.")
+    parser.add_argument("--write", type=pathlib.Path, help="A folder for the listings.")
+    options = parser.parse_args()
+    zstandard = importlib.import_module("zstandard")
+
+    def decompressed(data: bytes) -> bytes:
+        whole: bytes = zstandard.ZstdDecompressor().decompressobj().decompress(data)
+        return whole
+
+    for path in options.cache:
+        for number, entry in enumerate(entries(path.read_bytes(), decompressed)):
+            code = code_of(entry)
+            text = listing(code, options.nvdisasm, options.architecture)
+            often = collections.Counter(_INSTRUCTION.findall(text)).most_common(8)
+            print(f"{path.stem}.{number}: {len(code):,} bytes: {', '.join(f'{count} {name}' for name, count in often)}")
+            if options.write:
+                options.write.mkdir(parents=True, exist_ok=True)
+                (options.write / f"{path.stem}.{number}.txt").write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

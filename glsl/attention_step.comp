@@ -42,7 +42,7 @@ shared uvec4 new_values[NEW_ROWS * VALUE_WORDS];
 shared float found[TOGETHER * GROUPS * VALUE_ELEMENTS];
 shared vec2 summaries[TOGETHER * GROUPS]; // peak, weights
 
-// The query of a row. A division is as long as a tenth of a step, and one new row needs none.
+// The query of a row. A division takes some twenty instructions, and one new row needs none.
 uint query_of(uint row) { return NEW_ROWS == 1 ? 0 : row / p.group; }
 
 float weight_of(float difference) {

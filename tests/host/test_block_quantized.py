@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 from typing import Any
 
+import choices
 import numpy as np
 import pytest
 
@@ -201,3 +202,46 @@ def test_no_more_than_256_mib_are_unpacked_at_once(columns: int, is_possible: bo
 def test_the_digits_of_a_chunk_are_made_within_a_subgroup(least: int, is_possible: bool) -> None:
     caps = Capabilities(features=SUBGROUPS | {"integer_dot_product"}, minimum_subgroup_size=least)
     assert ("dot" in possible_rules(gemm(BlockFormat.Q4_0, 64, 64), caps)) == is_possible
+
+
+@pytest.mark.parametrize("splits", [False, True])
+def test_strips_take_rows_of_float32_that_are_rounded_before(splits: bool) -> None:
+    """What is rounded lies in temporary memory, before the sums of parts, and the strips read it as whole rows."""
+    columns, depth = (64, 65536) if splits else (28672, 4096)
+    caps = choices.DEVICES["h200"]
+    inputs = {data_type: TensorDesc(data_type, (16, depth)) for data_type in (F32, F16)}
+    outputs = {data_type: TensorDesc(data_type, (16, columns)) for data_type in (F32, F16)}
+    plans = {
+        own: lower(
+            gemm(BlockFormat.Q4_0, columns, depth, input_tensor=inputs[own], output_tensor=outputs[own], half_factors=True),
+            caps,
+            force="strips",
+        )
+        for own in (F32, F16)
+    }
+    rounding, *others = plans[F32].dispatches
+    assert isinstance(rounding, Dispatch)
+    assert [own.name for own in others] == [own.name for own in plans[F16].dispatches]
+    assert len(others) == 1 + splits
+    halves = rounding.bindings[-1]
+    strips = others[0]
+    assert isinstance(strips, Dispatch) and strips.name == "block_strips"
+    assert strips.bindings[0] == halves and halves.source is Source.TEMPORARY and halves.nbytes == 16 * depth * 2
+    assert plans[F32].temporary_bytes - plans[F16].temporary_bytes == halves.nbytes
+    if splits:
+        sums = strips.bindings[-1] if strips.bindings[-1].source is Source.TEMPORARY else others[1].bindings[0]
+        assert sums.offset >= halves.offset + halves.nbytes
+
+
+@pytest.mark.parametrize(("rows", "columns", "nbytes"), [(16, 4096, 18432), (32, 4096, 36864), (32, 28672, 17408)])
+def test_strips_need_room_for_the_sums_of_their_subgroups(rows: int, columns: int, nbytes: int) -> None:
+    desc = gemm(
+        BlockFormat.Q4_0,
+        columns,
+        4096,
+        input_tensor=TensorDesc(F16, (rows, 4096)),
+        output_tensor=TensorDesc(F16, (rows, columns)),
+    )
+    for room in (nbytes, nbytes - 1):
+        caps = dataclasses.replace(choices.DEVICES["h200"], shared_memory_bytes=room)
+        assert ("strips" in possible_rules(desc, caps)) == (room == nbytes)

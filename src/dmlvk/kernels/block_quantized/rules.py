@@ -127,6 +127,7 @@ def _strips(problem: BlockProblem, caps: Capabilities) -> bool:
         _cooperative(problem, caps)
         and caps.matrix_fragments
         and caps.workgroup_invocations >= _MOST_DEEP * caps.subgroup_size
+        and strip_parts(problem.rows, problem.columns, problem.depth, caps).shared_memory_bytes <= caps.shared_memory_bytes
     )
 
 
@@ -163,6 +164,11 @@ class StripParts(NamedTuple):
     workgroups: int
     parts: int
     rounds: int
+
+    @property
+    def shared_memory_bytes(self) -> int:
+        """The shared memory of a workgroup: the sums of each subgroup, and a word after each row."""
+        return self.deep * self.rows * 4 * (self.columns + 4)
 
 
 def strip_parts(rows: int, columns: int, depth: int, caps: Capabilities) -> StripParts:

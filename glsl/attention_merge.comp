@@ -6,7 +6,7 @@
 // Bindings: PARTIALS and LENGTHS read, as attention_tiles leaves them: sums by part, (batch entry, head of keys), row and column, and
 // from `summaries` on a peak and a sum of weights for each row; Y written. Strides of Y are those of
 // include/attention.glsl.
-// The loads of TOGETHER parts are on their way together, before it is known how many parts have keys: what the others left counts nothing.
+// The loads of TOGETHER parts are on their way together.
 // Grid: folded into x and y, `count` elements of y. Parts are added in order, so the same bits come out every time.
 
 #include "attention_parts.glsl"
@@ -39,9 +39,8 @@ void main() {
     for (uint first = 0; first < parts; first += TOGETHER) {
         float peaks[TOGETHER], own_weights[TOGETHER], sums[TOGETHER];
         [[unroll]] for (uint i = 0; i < TOGETHER; ++i) {
-            const uint place = min(first + i, p.parts - 1) * rows + row;
-            const float peak = partial(p.summaries + 2 * place);
-            peaks[i] = first + i < parts ? peak : -INFINITY;
+            const uint place = min(first + i, parts - 1) * rows + row;
+            peaks[i] = partial(p.summaries + 2 * place);
             own_weights[i] = partial(p.summaries + 2 * place + 1);
             sums[i] = partial(place * p.value_size + column);
         }

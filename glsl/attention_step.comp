@@ -42,9 +42,6 @@ shared uvec4 new_values[NEW_ROWS * VALUE_WORDS];
 shared float found[TOGETHER * GROUPS * VALUE_ELEMENTS];
 shared vec2 summaries[TOGETHER * GROUPS]; // peak, weights
 
-// The query of a row. A division takes some twenty instructions, and one new row needs none.
-uint query_of(uint row) { return NEW_ROWS == 1 ? 0 : row / p.group; }
-
 float weight_of(float difference) {
 #if T_BYTES == 2
     return exp2(difference * LOG2_E);
@@ -70,8 +67,8 @@ void stage_queries(Sequence sequence, uint key_head, uint before) {
     for (uint i = gl_LocalInvocationIndex; i < ROWS * width; i += LOCAL_SIZE_X) {
         const uint row = i / width;
         const uint d = i - row * width;
-        const uint s = query_of(row);
-        const uint start = BYTE_OFFSET_Q / T_BYTES + q_start(sequence, s, key_head * p.group + row - s * p.group);
+        const uint s = row / p.group;
+        const uint start = BYTE_OFFSET_Q / T_BYTES + q_start(sequence, s, key_head * p.group + row % p.group);
         float value = d < p.head_size ? float(q[start + d * p.q_strides[3]]) : 0.0;
         if (is_turned(d)) {
             const float partner = float(q[start + partner_of(d) * p.q_strides[3]]);
@@ -145,7 +142,7 @@ void main() {
     float weights[ROWS];
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
         const bool first = gl_WorkGroupID.x == 0 && group == 0;
-        peaks[r] = first ? first_peak(key_head * p.group + r - query_of(r) * p.group) : -INFINITY;
+        peaks[r] = first ? first_peak(key_head * p.group + r % p.group) : -INFINITY;
         weights[r] = first ? first_weights() : 0.0;
         [[unroll]] for (uint c = 0; c < HEAD_CHUNKS; ++c)
             [[unroll]] for (uint e = 0; e < T_PER_WORD; ++e)
@@ -195,16 +192,13 @@ void main() {
             }
         }
         [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-            const uint s = query_of(r);
-            const uint head = key_head * p.group + r - s * p.group;
-            // A key is seen if it is less than `seen` behind the first one that is: one comparison, and no branch.
-            const uint from = first_seen(sequence, s);
-            const uint seen = max(min(end, keys_seen(sequence, s)), from) - from;
+            const uint s = r / p.group;
+            const uint head = key_head * p.group + r % p.group;
             float higher = peaks[r];
             [[unroll]] for (uint n = 0; n < KEYS; ++n) {
                 const uint j = first + n * GROUPS + group;
-                const float score = scaled(scores[r][n]) + added(sequence, s, head, min(j, end - 1));
-                scores[r][n] = j - from < seen ? score : -INFINITY;
+                const bool seen = j < end && j < keys_seen(sequence, s) && j >= first_seen(sequence, s);
+                scores[r][n] = seen ? scaled(scores[r][n]) + added(sequence, s, head, min(j, end - 1)) : -INFINITY;
                 higher = max(higher, scores[r][n]);
             }
             const float base = subtracted(higher);
@@ -262,8 +256,7 @@ void main() {
                     partials[place + 1] = total;
                 }
             } else {
-                const uint s = query_of(r);
-                const uint y_row = y_start(sequence, s, key_head * p.group + r - s * p.group);
+                const uint y_row = y_start(sequence, r / p.group, key_head * p.group + r % p.group);
                 y[BYTE_OFFSET_Y / T_BYTES + y_row + column * p.y_strides[3]] = T(share(sum, total));
             }
         }

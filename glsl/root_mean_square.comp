@@ -111,13 +111,11 @@ void main() {
     // Past the last row everything but the writing happens to the last one, so that every invocation reaches the sum.
     const bool writes = row < p.rows;
     uint rest = min(row, p.rows - 1);
-    uvec3 place = uvec3(0);
-    if (p.rows > 1) {
-        place.z = rest % p.sizes[2];
-        rest /= p.sizes[2];
-        place.y = rest % p.sizes[1];
-        place.x = rest / p.sizes[1];
-    }
+    uvec3 place;
+    place.z = rest % p.sizes[2];
+    rest /= p.sizes[2];
+    place.y = rest % p.sizes[1];
+    place.x = rest / p.sizes[1];
     const uint sum_start = start_of(place, p.sum_strides);
 
     float squares = 0.0;

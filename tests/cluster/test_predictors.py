@@ -81,6 +81,7 @@ print("right")
 '''
 
 
+@pytest.mark.full  # a minute
 def test_every_row_is_there_once_though_processes_fail(tmp_path: Path) -> None:
     node = helper.make_node("Mul", ["x", "w"], ["y"])
     model = make_model(node, {"x": (np.float32, (32, 4))}, constants={"w": np.float32([1, 2, 3, 4])})

@@ -292,6 +292,7 @@ def test_bad_arguments_end_with_the_choices(arguments: list[str], words: str, ca
     assert words in capsys.readouterr().err
 
 
+@pytest.mark.full  # a quarter of a minute; host tests compare made-up results
 def test_a_planted_slowdown_is_named(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

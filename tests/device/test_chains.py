@@ -352,7 +352,7 @@ def _of_several(program: PointwiseChain, sizes: Sequence[int], broadcast: int) -
     )
 
 
-@examples(4)
+@examples(2)
 @given(data=st.data())
 def test_the_same_chain_of_several_tensors(device: dmlvk.Device, data: st.DataObject) -> None:
     """Lines with and without a whole last group, some in place, by every rule: the bits of each tensor's own chain."""

@@ -249,6 +249,7 @@ def test_sequences_of_a_batch_do_not_touch(device: dmlvk.Device, row: Any, more:
     assert np.isnan(found[0][:, :, 2]).all()
 
 
+@pytest.mark.full  # a quarter of a minute
 def test_a_recurrence_matrix_that_is_no_multiple_of_16_bytes(device: dmlvk.Device) -> None:
     """Each hidden size around a group of 4 by every rule that is possible, the others checked against the simplest one."""
     for hidden in (1, 2, 3, 4, 5, 31, 32, 33):

@@ -148,7 +148,16 @@ def test_quick_runs(device: dmlvk.Device, share: Share, entry: OperatorCases) ->
     run(device, share(entry, Selection.QUICK))
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=identify)
+_LONG = {"MultiheadAttention1", "ResampleGrad1", "RoiAlignGrad"}
+"""Operators whose every rule takes lavapipe a quarter or half of a minute to compile: the quick runs have them as well, and
+their own tests."""
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [pytest.param(entry, marks=[pytest.mark.full] if identify(entry) in _LONG else []) for entry in ENTRIES],
+    ids=identify,
+)
 def test_default_runs(device: dmlvk.Device, share: Share, entry: OperatorCases) -> None:
     """Every case, type, rule, layout, module and constant, in runs that the quick ones are not."""
     run(device, share(entry, Selection.DEFAULT))

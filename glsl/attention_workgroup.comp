@@ -46,7 +46,7 @@ shared bool has_infinite; // a row's total
 Sequence sequence;
 
 layout(set = 0, binding = BINDING_K, std430) readonly buffer KeyWords { uint key_words[]; };
-// Of 32 bytes.
+// The sectors of a key, of 32 bytes, and those that an invocation asks a word of.
 const uint SECTORS = HEAD * T_BYTES / 32;
 const uint SECTORS_EACH = (TILE_KEYS * SECTORS + LOCAL_SIZE_X - 1) / LOCAL_SIZE_X;
 uint asked[SECTORS_EACH];

@@ -264,7 +264,7 @@ def _lstm(units: int) -> OperatorDesc:
     )
 
 
-def _cached_attention(capacity: int, head: int, data_type: TensorDataType, rows: int = 1, groups: int = 1) -> OperatorDesc:
+def cached_attention(capacity: int, head: int, data_type: TensorDataType, rows: int = 1, groups: int = 1) -> OperatorDesc:
     """Steps of a language model over a cache of so many rows, of 8 heads that so many heads of queries share."""
     query = TensorDesc(data_type, (1, rows, 8 * groups, head))
     new, cache = TensorDesc(data_type, (1, rows, 8, head)), TensorDesc(data_type, (1, 8, capacity, head))
@@ -356,10 +356,10 @@ SHARES: dict[str, tuple[range, Callable[[int], OperatorDesc]]] = {
     "integer product of 1024 x 2^k by 1024": (range(3, 11), lambda k: _integer_product(1024, 1024, 2**k)),
     "4 largest of a row of 2^k numbers": (range(18, 24), lambda k: _largest(4, 1, 2**k)),
     "200 largest of a row of 2^k numbers": (range(18, 22), lambda k: _largest(200, 1, 2**k)),
-    "step over a cache of 2^k rows of 128, FLOAT16": (range(5, 17), lambda k: _cached_attention(2**k, 128, FLOAT16)),
-    "step over a cache of 1024 rows of 8 k, FLOAT16": (range(1, 33), lambda k: _cached_attention(1024, 8 * k, FLOAT16)),
-    "2^k rows over a cache of 1024 rows of 64": (range(5), lambda k: _cached_attention(1024, 64, FLOAT32, 2**k)),
-    "2^k heads a cache of 1024 rows of 128, FLOAT16": (range(5), lambda k: _cached_attention(1024, 128, FLOAT16, 1, 2**k)),
+    "step over a cache of 2^k rows of 128, FLOAT16": (range(5, 17), lambda k: cached_attention(2**k, 128, FLOAT16)),
+    "step over a cache of 1024 rows of 8 k, FLOAT16": (range(1, 33), lambda k: cached_attention(1024, 8 * k, FLOAT16)),
+    "2^k rows over a cache of 1024 rows of 64": (range(5), lambda k: cached_attention(1024, 64, FLOAT32, 2**k)),
+    "2^k heads a cache of 1024 rows of 128, FLOAT16": (range(5), lambda k: cached_attention(1024, 128, FLOAT16, 1, 2**k)),
     "product of 16 x 2^k by 16": (range(8, 20), lambda k: _product(16, 16, 2**k)),
     "product of 16 x 2^k by 16, FLOAT16": (range(8, 20), lambda k: _product(16, 16, 2**k, FLOAT16)),
 }

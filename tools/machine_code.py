@@ -35,13 +35,11 @@ def entries(cache: bytes, decompressed: Callable[[bytes], bytes]) -> Iterator[by
 
     Args:
         cache: The file.
-        decompressed: Decompresses what begins with a frame, and leaves alone what follows it.
+        decompressed: Decompresses what begins with a frame, and leaves alone what follows it; gives nothing where bytes
+            within a frame only look like the beginning of one.
     """
     for found in re.finditer(re.escape(_FRAME), cache):
-        try:
-            entry = decompressed(cache[found.start() :])
-        except Exception:  # the bytes of another frame
-            continue
+        entry = decompressed(cache[found.start() :])
         if entry.startswith(_ENTRY):
             yield entry
 
@@ -76,7 +74,10 @@ def main() -> int:
     zstandard = importlib.import_module("zstandard")
 
     def decompressed(data: bytes) -> bytes:
-        whole: bytes = zstandard.ZstdDecompressor().decompressobj().decompress(data)
+        try:
+            whole: bytes = zstandard.ZstdDecompressor().decompressobj().decompress(data)
+        except zstandard.ZstdError:
+            return b""
         return whole
 
     for path in options.cache:

@@ -49,17 +49,17 @@ Later kernels on another device, {device}, driver {driver}, {date}; commit {comm
 
 _LATER_NOTES = """
 What missed there, by the rungs of the ladder (`python -m dmlvk bench --suite ladder`) and by the driver's machine code
-(`tools/machine_code.py`). **float16 products**: matrices from registers reach 644 TFLOP/s, ours 335 to 343. In a round a
-subgroup multiplies 96 times, for which it loads 24 times from shared memory and stores 9 times, between two barriers; with
-all 255 registers taken there is one workgroup on a processor, and nothing multiplies while a tile passes from registers to
-shared memory. Vulkan has no copy to shared memory that goes on by itself, and no multiplication of four subgroups that reads
-its factors there; PyTorch's kernels are made of both. The driver's own tiles (VK_NV_cooperative_matrix2) reached 350.
-Products of few rows, of bytes, and convolutions miss with that rung. **float16 attention**: 270 to 306 TFLOP/s where the
-driver brings the tiles. It asks for keys where it needs them; with all keys in the first cache it would be 282 and 312, and
-asking for them ahead gains most of that. Its multiplications alone would allow 570, and what bounds the rest was not found.
-Heads of 256 fit no such tile, and biases have none. **float32 attention** stands at 23 to 26 TFLOP/s, where multiply-adds
-alone reach 64 and PyTorch's 26 to 45. **softmax** of rows of 50,000 in float16 is at 0.95 of a copy: 1.5 times PyTorch's
-would be more than a copy.
+(`tools/machine_code.py`). **float16 products**: matrices from registers reach 644 TFLOP/s, ours 331 to 343. In a round a
+subgroup multiplies 96 times, for which it loads 24 times from shared memory and stores 9 times, between two barriers;
+with all 255 registers taken there is one workgroup on a processor, and nothing multiplies while a tile passes from
+registers to shared memory. Vulkan has no copy to shared memory that goes on by itself, and no multiplication of four
+subgroups that reads its factors there; PyTorch's kernels are made of both. The driver's own tiles
+(VK_NV_cooperative_matrix2) reached 350. Products of few rows, of bytes, and convolutions miss with that rung. **float16
+attention**: 270 to 306 TFLOP/s where the driver brings the tiles. It asks for keys where it needs them; with all keys and
+values in the first cache it would be 281 and 312, and asking for keys ahead gains most of that. Its multiplications alone
+would allow 570, by their count; what bounds the rest was not found. Heads of 256 fit no such tile, and biases have none.
+**float32 attention** of 512 rows and more stands at 21 to 26 TFLOP/s, where multiply-adds alone reach 64 and PyTorch's 24
+to 45. **softmax** of rows of 50,000 in float16 is at 0.95 of a copy: 1.5 times PyTorch's would be more than a copy.
 """
 
 _CEILINGS = """

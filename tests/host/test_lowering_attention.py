@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import choices
 import pytest
 
 import dmlvk
@@ -16,7 +17,6 @@ from dmlvk.kernels.attention.rules import ATTENTION_SHAPES, CooperativeShape
 from dmlvk.kernels.common.plan import Dispatch, Source
 from dmlvk.kernels.lowering import explain, lower, possible_rules
 from dmlvk.spec.errors import InvalidArgumentError
-from dmlvk.spec.ops.cached_attention import CachedAttention
 
 FLOAT32, FLOAT16, INT32 = TensorDataType.FLOAT32, TensorDataType.FLOAT16, TensorDataType.INT32
 LEAST = Capabilities(features=SUBGROUPS | {"storage16"})
@@ -143,19 +143,8 @@ def test_the_rule(device: str, fields: dict[str, Any], rule: str) -> None:
     [(512, 64, "workgroup"), (511, 64, "reductions"), (2048, 128, "workgroup"), (2047, 128, "reductions")],
 )
 def test_rows_that_see_no_later_key_take_whole_workgroups_too(rows: int, size: int, rule: str) -> None:
-    heads, keys = (TensorDesc(FLOAT16, (1, rows, count, size)) for count in (64, 16))
-    cache = TensorDesc(FLOAT16, (1, 16, 4096, size))
-    desc = CachedAttention(
-        query_tensor=heads,
-        key_tensor=keys,
-        value_tensor=keys,
-        lengths_tensor=TensorDesc(TensorDataType.INT32, (1,)),
-        output_tensor=heads,
-        cache_key_tensor=cache,
-        cache_value_tensor=cache,
-        scale=size**-0.5,
-    )
-    assert next(own.name for own, holds in explain(desc, DEVICES["whole workgroups"]) if holds) == rule
+    desc = choices.cached_attention(4096, size, FLOAT16, rows, groups=8)
+    assert choices.rule_of(desc, DEVICES["whole workgroups"]) == rule
 
 
 SHAPES: list[dict[str, Any]] = [

@@ -19,7 +19,10 @@ def entry(sections: list[tuple[int, int, int]]) -> bytes:
 
 def decompressed(data: bytes) -> bytes:
     """Another compression in frames that begin alike: what follows the stream is left alone."""
-    return zlib.decompressobj().decompress(data.removeprefix(FRAME))
+    try:
+        return zlib.decompressobj().decompress(data.removeprefix(FRAME))
+    except zlib.error:
+        return b""
 
 
 def test_entries_are_the_frames_with_a_container() -> None:

@@ -135,7 +135,7 @@ void subgroup_barrier() {
 // each round: the last tile then counted as inside in three of 136 combinations of shapes and heads.
 bool in_subgroup(bool condition) { return subgroupOr(uint(condition)) != 0; }
 
-uint head_of(uint row) { return key_head * p.group + row % p.group; }
+uint head_of(uint row) { return key_head * GROUP + row % GROUP; }
 
 // The loads of a tile, without a branch: addresses are clamped, and what is behind the end becomes 0 later.
 void fetch_keys(uint first_key) {
@@ -181,7 +181,7 @@ void take_queries(uint first_row, uint rows) {
     [[unroll]] for (uint i = 0; i < QUERY_STAGED; ++i) {
         const uint e = min(i * LOCAL_SIZE_X + gl_LocalInvocationIndex, TILE_ROWS * HEAD_WORDS - 1);
         const uint row = min(first_row + e / HEAD_WORDS, rows - 1);
-        const uint start = BYTE_OFFSET_Q / T_BYTES + q_start(sequence, row / p.group, head_of(row));
+        const uint start = BYTE_OFFSET_Q / T_BYTES + q_start(sequence, row / GROUP, head_of(row));
         staged[i] = q_words[(start + min(8 * (e % HEAD_WORDS), p.head_size - 8)) / 8];
     }
     [[unroll]] for (uint i = 0; i < QUERY_STAGED; ++i) {
@@ -219,7 +219,7 @@ void place_bias(uint rows) {
         const uint e = i * SUBGROUP + gl_SubgroupInvocationID;
         const uint row = min(own_first + e / BIAS_WORDS, rows - 1);
         bias_places[i] = BYTE_OFFSET_RELATIVE / T_BYTES + sequence.entry * p.relative_strides[0] +
-                         head_of(row) * p.relative_strides[1] + row / p.group * p.relative_strides[2];
+                         head_of(row) * p.relative_strides[1] + row / GROUP * p.relative_strides[2];
     }
 }
 
@@ -247,14 +247,17 @@ void share_bias() {
     }
 }
 
+// Without a branch, as it is asked of each element.
 bool is_seen(uint row, uint j) {
-    const uint s = row / p.group;
-    return row < sequence.queries * p.group && j < keys_seen(sequence, s) && j >= first_seen(sequence, s);
+    const uint s = row / GROUP;
+    const uint seen = row < sequence.queries * GROUP ? keys_seen(sequence, s) : 0;
+    const uint from = first_seen(sequence, s);
+    return WINDOWED == 0 ? j < seen : j - from < max(seen, from) - from;
 }
 
 // The score of a row and a key in powers of 2, but for the bias.
 float finished_score(uint row, uint j, float product) {
-    const uint s = row / p.group;
+    const uint s = row / GROUP;
     return is_seen(row, j) ? LOG2_E * (scaled(product) + filtered(sequence, s, head_of(row), j)) : -INFINITY;
 }
 
@@ -402,7 +405,7 @@ void main() {
     const uint entry = gl_WorkGroupID.y / p.key_heads;
     key_head = gl_WorkGroupID.y - entry * p.key_heads;
     sequence = sequence_of(entry);
-    const uint rows = sequence.queries * p.group;
+    const uint rows = sequence.queries * GROUP;
     // The workgroups with most keys come first.
     const uint row_tile = LENGTHS == LENGTHS_NONE ? gl_WorkGroupID.x : gl_NumWorkGroups.x - 1 - gl_WorkGroupID.x;
     const uint first_row = row_tile * TILE_ROWS;
@@ -410,12 +413,12 @@ void main() {
     const uint last_row = min(first_row + TILE_ROWS, rows) - 1;
     const uint part_keys = p.part_tiles * TILE_KEYS;
     const uint start_of_part = SPLIT != 0 ? gl_WorkGroupID.z * part_keys : 0;
-    uint start_key = max(start_of_part, first_seen(sequence, first_row / p.group) / TILE_KEYS * TILE_KEYS);
-    const uint end_of_keys = keys_seen(sequence, last_row / p.group);
+    uint start_key = max(start_of_part, first_seen(sequence, first_row / GROUP) / TILE_KEYS * TILE_KEYS);
+    const uint end_of_keys = keys_seen(sequence, last_row / GROUP);
     uint end_key = SPLIT != 0 ? min(end_of_keys, start_of_part + part_keys) : end_of_keys;
     const bool first_part = SPLIT == 0 || gl_WorkGroupID.z == 0;
-    uint seen_by_all = keys_seen(sequence, first_row / p.group);
-    uint seen_from = first_seen(sequence, last_row / p.group);
+    uint seen_by_all = keys_seen(sequence, first_row / GROUP);
+    uint seen_from = first_seen(sequence, last_row / GROUP);
 #if REDUCTIONS
     // Known to be the subgroup's, as with in_subgroup. Without lengths, which are in memory, the compiler knows that itself,
     // and heads of 80 take 125 us instead of 224 (H100, 16 heads of 2048 rows).
@@ -585,7 +588,7 @@ void main() {
         coopMatLoad(shares[m], row_numbers, own_rows + m * MAT_M, 0, gl_CooperativeMatrixLayoutColumnMajor);
 #endif
     if (!has_rows) return;
-    const uint part_rows = (gl_WorkGroupID.z * gl_NumWorkGroups.y + gl_WorkGroupID.y) * p.queries * p.group;
+    const uint part_rows = (gl_WorkGroupID.z * gl_NumWorkGroups.y + gl_WorkGroupID.y) * p.queries * GROUP;
     if (SPLIT != 0) {
         const uint summaries = BYTE_OFFSET_PARTIALS / 4 + p.summaries;
 #if REDUCTIONS
@@ -639,7 +642,7 @@ void main() {
                 partial_quads[BYTE_OFFSET_PARTIALS / 16 + place / 4 + 1] = high;
                 continue;
             }
-            const uint element = y_start(sequence, y_row / p.group, head_of(y_row)) + first + 8 * unit;
+            const uint element = y_start(sequence, y_row / GROUP, head_of(y_row)) + first + 8 * unit;
             y_words[(BYTE_OFFSET_Y / T_BYTES + element) / 8] =
                 uvec4(packHalf2x16(low.xy), packHalf2x16(low.zw), packHalf2x16(high.xy), packHalf2x16(high.zw));
         }

@@ -22,7 +22,7 @@ void main() {
     const uint column = linear_invocation() % p.value_size;
     const uint row = linear_invocation() / p.value_size;
     const uint rows = p.count / p.value_size;
-    const uint head_row = row / p.group;
+    const uint head_row = row / GROUP;
     const uint s = head_row % p.queries;
     const uint key_head = head_row / p.queries % p.key_heads;
     const uint entry = head_row / p.queries / p.key_heads;
@@ -57,7 +57,7 @@ void main() {
             sum = fma(factor, sums[i], sum);
         }
     }
-    const uint head = key_head * p.group + row % p.group;
+    const uint head = key_head * GROUP + row % GROUP;
     const uint element = entry * p.y_strides[0] + s * p.y_strides[1] + head * p.y_strides[2] + column * p.y_strides[3];
     y[BYTE_OFFSET_Y / T_BYTES + element] = T(weights == 0.0 ? 0.0 : sum / weights);
 }

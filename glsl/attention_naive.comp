@@ -11,7 +11,7 @@ void main() {
     if (beyond(p.count)) return;
     const uint column = linear_invocation() % p.value_size;
     const uint row = linear_invocation() / p.value_size;
-    const uint heads = p.key_heads * p.group;
+    const uint heads = p.key_heads * GROUP;
     const uint head = row % heads;
     uint s = row / heads;
     uint entry = s / p.queries;
@@ -28,7 +28,7 @@ void main() {
         }
         s = token - sequence.first_query;
     }
-    const uint key_head = head / p.group;
+    const uint key_head = head / GROUP;
     const uint q_row = q_start(sequence, s, head);
     const uint seen = found ? keys_seen(sequence, s) : 0u;
     float peak = first_peak(head);

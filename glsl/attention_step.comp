@@ -11,7 +11,7 @@
 //
 // Bindings: Q, BIAS, MASK, RELATIVE, LENGTHS, SINKS, NEW_K, NEW_V, COSINES, SINES, POSITIONS read; K and V, the cache, read and
 // written; Y written, or PARTIALS where SPLIT, as attention_merge reads them. Strides of NEW_K and NEW_V are those of Q.
-// Constants: those above; ROWS = NEW_ROWS * p.group, a multiple of TOGETHER; TURN and POSITION_WORDS, see include/attention_turn.glsl. Rows of K and V
+// Constants: those above; ROWS = NEW_ROWS * GROUP, a multiple of TOGETHER; TURN and POSITION_WORDS, see include/attention_turn.glsl. Rows of K and V
 // consist of whole words.
 // Grid: x over parts, y over (batch entry, head of keys). How many keys a part has follows from the length: see
 // include/attention_parts.glsl. Workgroups behind the last part leave at once.
@@ -67,8 +67,8 @@ void stage_queries(Sequence sequence, uint key_head, uint before) {
     for (uint i = gl_LocalInvocationIndex; i < ROWS * width; i += LOCAL_SIZE_X) {
         const uint row = i / width;
         const uint d = i - row * width;
-        const uint s = row / p.group;
-        const uint start = BYTE_OFFSET_Q / T_BYTES + q_start(sequence, s, key_head * p.group + row % p.group);
+        const uint s = row / GROUP;
+        const uint start = BYTE_OFFSET_Q / T_BYTES + q_start(sequence, s, key_head * GROUP + row % GROUP);
         float value = d < p.head_size ? float(q[start + d * p.q_strides[3]]) : 0.0;
         if (is_turned(d)) {
             const float partner = float(q[start + partner_of(d) * p.q_strides[3]]);
@@ -142,7 +142,7 @@ void main() {
     float weights[ROWS];
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
         const bool first = gl_WorkGroupID.x == 0 && group == 0;
-        peaks[r] = first ? first_peak(key_head * p.group + r % p.group) : -INFINITY;
+        peaks[r] = first ? first_peak(key_head * GROUP + r % GROUP) : -INFINITY;
         weights[r] = first ? first_weights() : 0.0;
         [[unroll]] for (uint c = 0; c < HEAD_CHUNKS; ++c)
             [[unroll]] for (uint e = 0; e < T_PER_WORD; ++e)
@@ -192,8 +192,8 @@ void main() {
             }
         }
         [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-            const uint s = r / p.group;
-            const uint head = key_head * p.group + r % p.group;
+            const uint s = r / GROUP;
+            const uint head = key_head * GROUP + r % GROUP;
             float higher = peaks[r];
             [[unroll]] for (uint n = 0; n < KEYS; ++n) {
                 const uint j = first + n * GROUPS + group;
@@ -256,7 +256,7 @@ void main() {
                     partials[place + 1] = total;
                 }
             } else {
-                const uint y_row = y_start(sequence, r / p.group, key_head * p.group + r % p.group);
+                const uint y_row = y_start(sequence, r / GROUP, key_head * GROUP + r % GROUP);
                 y[BYTE_OFFSET_Y / T_BYTES + y_row + column * p.y_strides[3]] = T(share(sum, total));
             }
         }

@@ -69,7 +69,7 @@ uint invocation;
 uint across;
 uint down;
 
-uint head_of(uint row) { return key_head * p.group + row % p.group; }
+uint head_of(uint row) { return key_head * GROUP + row % GROUP; }
 
 uint tile_row(uint r) { return down + r * DOWN; }
 uint row_of(uint r) { return min(first_row + tile_row(r), rows - 1); }
@@ -77,7 +77,7 @@ uint key_of(uint n) { return across + n * ACROSS; }
 
 vec4 query_quad(uint line, uint d) {
     const uint row = min(first_row + line, rows - 1);
-    return load_q(q_start(sequence, row / p.group, head_of(row)), head_of(row), d);
+    return load_q(q_start(sequence, row / GROUP, head_of(row)), head_of(row), d);
 }
 
 // The loads of a chunk, without a branch: places are clamped, and what lies behind an end becomes 0 when it is placed.
@@ -163,7 +163,7 @@ void main() {
     const uint entry = gl_WorkGroupID.y / p.key_heads;
     key_head = gl_WorkGroupID.y - entry * p.key_heads;
     sequence = sequence_of(entry);
-    rows = sequence.queries * p.group;
+    rows = sequence.queries * GROUP;
     first_row = gl_WorkGroupID.x * TILE_ROWS;
     if (first_row >= rows) return;
     const uint column_tiles = (p.value_size + TILE_COLUMNS - 1) / TILE_COLUMNS;
@@ -174,10 +174,10 @@ void main() {
     down = invocation / ACROSS;
 
     const uint last_row = min(first_row + TILE_ROWS, rows) - 1;
-    const uint end_key = keys_seen(sequence, last_row / p.group);
+    const uint end_key = keys_seen(sequence, last_row / GROUP);
     const uint part_keys = p.part_tiles * TILE_KEYS;
     part_end = SPLIT != 0 ? min(end_key, (part + 1) * part_keys) : end_key;
-    const uint window_start = first_seen(sequence, first_row / p.group) / TILE_KEYS * TILE_KEYS;
+    const uint window_start = first_seen(sequence, first_row / GROUP) / TILE_KEYS * TILE_KEYS;
     const uint start_key = SPLIT != 0 ? max(part * part_keys, window_start) : window_start;
     const uint last_chunk = (p.head_size - 1) / DEPTH * DEPTH;
 
@@ -213,7 +213,7 @@ void main() {
         float higher[ROWS];
         bool raised = false;
         [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-            const uint s = row_of(r) / p.group;
+            const uint s = row_of(r) / GROUP;
             const uint seen = min(part_end, keys_seen(sequence, s));
             higher[r] = peaks[r];
             [[unroll]] for (uint n = 0; n < KEYS; ++n) {
@@ -265,7 +265,7 @@ void main() {
     [[unroll]] for (uint r = 0; r < ROWS; ++r)
         [[unroll]] for (uint distance = 1; distance < ACROSS; distance *= 2)
             totals[r] += subgroupShuffleXor(totals[r], distance);
-    const uint all_rows = p.queries * p.group;
+    const uint all_rows = p.queries * GROUP;
     const uint first_of_part = (part * gl_NumWorkGroups.y + gl_WorkGroupID.y) * all_rows;
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
         const uint row = first_row + tile_row(r);
@@ -275,7 +275,7 @@ void main() {
             partials[place] = peaks[r];
             partials[place + 1] = totals[r];
         }
-        const uint y_row = BYTE_OFFSET_Y / T_BYTES + y_start(sequence, row / p.group, head_of(row));
+        const uint y_row = BYTE_OFFSET_Y / T_BYTES + y_start(sequence, row / GROUP, head_of(row));
         [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
             const uint column = first_column + 4 * (across + c * ACROSS);
             if (column >= p.value_size) continue;

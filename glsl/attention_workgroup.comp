@@ -92,10 +92,10 @@ float part_of_start(const in uint row, const in uint column, const in float peak
     coopMatLoadTensorNV(keys, k, k_at, sliceTensorLayoutNV(layout, first_key, TILE_KEYS, 0, HEAD), turned)
 
 void main() {
-    const uint heads = p.key_heads * p.group;
+    const uint heads = p.key_heads * GROUP;
     const uint entry = gl_WorkGroupID.y / heads;
     const uint head = gl_WorkGroupID.y - entry * heads;
-    const uint key_head = head / p.group;
+    const uint key_head = head / GROUP;
     sequence = sequence_of(entry);
     // The workgroups with most keys come first.
     const uint row_tile = LENGTHS == LENGTHS_NONE ? gl_WorkGroupID.x : gl_NumWorkGroups.x - 1 - gl_WorkGroupID.x;

@@ -6,14 +6,15 @@
 // Needs the parameter block and the bindings of the attention rows of the manifest, and declares the buffers Q, K, V, BIAS,
 // MASK, RELATIVE, LENGTHS, SINKS and Y. What a desc lacks is bound to some other range and never read.
 // Q, K, V and Y have a start and four strides each, in elements, for (batch entry, row, head, element), so that no kernel
-// knows whether they are stacked or where the past lies. `group` query heads share a head of keys and values: the kernels
-// count the rows of one such head together, row = query * group + head in group, so that a tile serves all of them.
-// Constants: Q_BIAS and KV_BIAS say whether there is a bias to add; MASK_BOUNDS, what the mask holds of each batch
-// entry: its end, or its end and its start; MASK_BOOLEAN, HAS_RELATIVE; LENGTHS, the type of the lengths of the past, one a
-// batch entry, at most p.most_past, or LENGTHS_NONE; UNPADDED, where the mask lists sequences that follow each other without
-// padding; QUADS, where rows of Q, K, V and BIAS consist of aligned groups of four elements; WINDOWED, where a query sees no
-// more than p.window keys, its own the last; CAPPED, where products do not exceed p.softcap; HAS_SINKS, where each query head has
-// the score of one key more, which has no value: sums begin with it.
+// knows whether they are stacked or where the past lies.
+// Constants: GROUP query heads share a head of keys and values: the kernels count the rows of one such head together, row =
+// query * GROUP + head in group, so that a tile serves all of them, and a driver divides by a constant. Q_BIAS and KV_BIAS
+// say whether there is a bias to add; MASK_BOUNDS, what the mask holds of each batch entry: its end, or its end and its
+// start; MASK_BOOLEAN, HAS_RELATIVE; LENGTHS, the type of the lengths of the past, one a batch entry, at most p.most_past,
+// or LENGTHS_NONE; UNPADDED, where the mask lists sequences that follow each other without padding; QUADS, where rows of Q,
+// K, V and BIAS consist of aligned groups of four elements; WINDOWED, where a query sees no more than p.window keys, its own
+// the last; CAPPED, where products do not exceed p.softcap; HAS_SINKS, where each query head has the score of one key more,
+// which has no value: sums begin with it.
 
 #ifndef DMLVK_ATTENTION_GLSL
 #define DMLVK_ATTENTION_GLSL

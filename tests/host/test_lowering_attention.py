@@ -140,10 +140,10 @@ def test_the_rule(device: str, fields: dict[str, Any], rule: str) -> None:
 
 @pytest.mark.parametrize(
     ("rows", "size", "rule"),
-    [(512, 64, "workgroup"), (511, 64, "reductions"), (2048, 128, "workgroup"), (2047, 128, "reductions")],
+    [(512, 64, "workgroup"), (511, 64, "reductions"), (8192, 128, "workgroup"), (8191, 128, "reductions")],
 )
 def test_rows_that_see_no_later_key_take_whole_workgroups_too(rows: int, size: int, rule: str) -> None:
-    desc = choices.cached_attention(4096, size, FLOAT16, rows, groups=8)
+    desc = choices.cached_attention(8192, size, FLOAT16, rows, groups=8)
     assert choices.rule_of(desc, DEVICES["whole workgroups"]) == rule
 
 

@@ -445,7 +445,6 @@ def shared_params(problem: AttentionProblem, operands: Operands) -> dict[str, An
         "keys": operands.keys,
         "new_keys": sizes.new,
         "key_heads": sizes.key_heads,
-        "group": problem.group,
         "head_size": sizes.head_size,
         "value_size": sizes.value_head_size,
         "q_start": operands.q.start,
@@ -462,6 +461,7 @@ def shared_params(problem: AttentionProblem, operands: Operands) -> dict[str, An
 def _dispatch(problem: AttentionProblem, operands: Operands, kernel: _Kernel) -> Dispatch:
     around = operands.around
     constants = {
+        "GROUP": problem.group,
         "Q_BIAS": int(operands.q_bias),
         "KV_BIAS": int(operands.kv_bias),
         **around.constants,
@@ -812,13 +812,16 @@ def merge_parts(
         (parts.where, around.bindings[LENGTHS_BINDING], operands.y.where),
         linear_grid(-(-count // local), caps),
         variant={"T": operands.data_type.name},
-        constants={"LOCAL_SIZE_X": local, "LENGTHS": around.constants["LENGTHS"] if part_keys else PastLengths.NONE},
+        constants={
+            "LOCAL_SIZE_X": local,
+            "GROUP": problem.group,
+            "LENGTHS": around.constants["LENGTHS"] if part_keys else PastLengths.NONE,
+        },
         count=count,
         parts=parts.number,
         summaries=parts.summaries,
         queries=problem.queries,
         key_heads=problem.key_heads,
-        group=problem.group,
         value_size=problem.value_size,
         y_strides=operands.y.strides,
         keys=problem.keys,

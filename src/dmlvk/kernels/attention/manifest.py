@@ -10,7 +10,7 @@ from dmlvk.kernels.common.terms import COOPERATIVE_EXTENSIONS, FLOATS, SUBGROUP_
 _AROUND = ("bias", "mask", "relative", "lengths", "sinks")
 _BUFFERS = ("q", "k", "v", *_AROUND, "y:w")
 _PARAMS = (
-    *("uint batch", "uint queries", "uint keys", "uint new_keys", "uint most_past", "uint key_heads", "uint group"),
+    *("uint batch", "uint queries", "uint keys", "uint new_keys", "uint most_past", "uint key_heads"),
     *("uint head_size", "uint value_size", "uint q_start", "uint k_start", "uint v_start"),
     *(f"uint {name}_strides[4]" for name in ("q", "k", "v", "y", "mask", "relative")),
     *("uint bias_stride", "uint k_bias", "uint v_bias", "uint lengths_stride", "uint sinks_stride"),
@@ -19,6 +19,7 @@ _PARAMS = (
 """The parameters of every attention kernel; see ``glsl/include/attention.glsl``."""
 _CONSTANTS = (
     ("LOCAL_SIZE_X", 128),
+    ("GROUP", 1),
     ("Q_BIAS", 0),
     ("KV_BIAS", 0),
     ("MASK_BOUNDS", 0),
@@ -160,11 +161,11 @@ ROWS: tuple[KernelSpec, ...] = (
         "attention_merge.comp",
         buffers=("partials", "lengths", "y:w"),
         params=(
-            *("uint count", "uint parts", "uint summaries", "uint queries", "uint key_heads", "uint group"),
+            *("uint count", "uint parts", "uint summaries", "uint queries", "uint key_heads"),
             *("uint value_size", "uint y_strides[4]"),
             *("uint keys", "uint new_keys", "uint window", "uint part_keys", "uint lengths_stride"),
         ),
-        constants=(("LOCAL_SIZE_X", 128), ("LENGTHS", 0)),
+        constants=(("LOCAL_SIZE_X", 128), ("GROUP", 1), ("LENGTHS", 0)),
         shared=(("LENGTHS", PastLengths), ("TOGETHER", 12)),
         variants=(("T", FLOATS),),
     ),

@@ -232,7 +232,7 @@ class WorkgroupShape(NamedTuple):
 
 
 WORKGROUP_SHAPES = (WorkgroupShape(128, 128, 64, 64), WorkgroupShape(128, 128, 32, 128))
-_WORKGROUP_ROWS = (512, 1024, 2048)
+_WORKGROUP_ROWS = (512, 1024, 8192)
 """The fewest queries of which a second look at the first keys is little: of heads up to 64 elements, of wider ones, and of
 those where lengths say which keys count."""
 _WORKGROUP_WAVES = 1.9
@@ -294,8 +294,8 @@ ATTENTION = (
         "shared memory faster than a shader can. H100 (driver 580, 2026-11-27), us so and by reductions: of 64 elements 96 "
         "heads of 512 rows 41 and 42, 64 of 1024 75 and 82, 64 of 4096 899 (306 TFLOP/s) and 1,152; 96 heads of 1500 rows "
         "of 96 356 and 451; of 128 64 heads of 1024 rows 164 and 167, of 4096 2,032 (270 TFLOP/s) and 2,384. Where no query "
-        "sees a later key: of 64 elements 128 heads of 512 rows 58 and 65, 32 of 4096 323 and 435; of 128 128 heads of 512 "
-        "rows 116 and 106, 64 of 1024 157 and 153, 128 of 2048 744 and 841, 32 of 8192 2,281 and 2,699",
+        "sees a later key: of 64 elements 128 heads of 512 rows 58 and 59, 32 of 4096 325 and 426; of 128 64 heads of 1024 "
+        "rows 187 and 159, 128 of 2048 747 and 732, 32 of 4096 702 and 644, of 8192 2,289 and 2,413",
     ),
     Rule(
         "reductions",

@@ -206,6 +206,7 @@ def _step(desc: CachedAttention, problem: CachedProblem, caps: Capabilities) -> 
     constants: dict[str, Any] = {
         **operands.around.constants,
         **turning.constants,
+        "GROUP": problem.group,
         "LOCAL_SIZE_X": shape.invocations,
         "LANES": shape.lanes,
         "ROWS": problem.rows,

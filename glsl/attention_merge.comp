@@ -47,12 +47,12 @@ void main() {
         const float before = highest;
         [[unroll]] for (uint i = 0; i < TOGETHER; ++i) highest = max(highest, peaks[i]);
         const float base = is_infinite(highest) && highest < 0.0 ? 0.0 : highest;
-        const float kept = is_infinite(before) && before < 0.0 ? 0.0 : exp_accurate(before - base);
+        const float kept = is_infinite(before) && before < 0.0 ? 0.0 : exp_of_negative(before - base);
         sum *= kept;
         weights *= kept;
         [[unroll]] for (uint i = 0; i < TOGETHER; ++i) {
             if (first + i >= parts) break;
-            const float factor = exp_accurate(peaks[i] - base);
+            const float factor = exp_of_negative(peaks[i] - base);
             weights = fma(factor, own_weights[i], weights);
             sum = fma(factor, sums[i], sum);
         }

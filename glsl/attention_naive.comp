@@ -44,8 +44,8 @@ void main() {
         }
         const float score = scaled(product) + added(sequence, s, head, j);
         const float higher = max(peak, score);
-        const float factor = exp_accurate(peak - subtracted(higher));
-        const float weight = exp_accurate(score - subtracted(higher));
+        const float factor = exp_of_negative(peak - subtracted(higher));
+        const float weight = exp_of_negative(score - subtracted(higher));
         weights = fma(weights, factor, weight);
         sum = fma(sum, factor, weight * load_v(v_start(sequence, j, key_head), key_head, column & ~3u)[column & 3u]);
         peak = higher;

@@ -42,14 +42,6 @@ shared uvec4 new_values[NEW_ROWS * VALUE_WORDS];
 shared float found[TOGETHER * GROUPS * VALUE_ELEMENTS];
 shared vec2 summaries[TOGETHER * GROUPS]; // peak, weights
 
-float weight_of(float difference) {
-#if T_BYTES == 2
-    return exp2(difference * LOG2_E);
-#else
-    return exp_accurate(difference);
-#endif
-}
-
 // The memory of a workgroup is free again for the next sum.
 vec2 sum_of_key(vec2 value) {
     const vec2 sum = sum_over_lanes(value, 0);
@@ -202,13 +194,13 @@ void main() {
                 higher = max(higher, scores[r][n]);
             }
             const float base = subtracted(higher);
-            const float factor = weight_of(peaks[r] - base);
+            const float factor = exp_of_negative(peaks[r] - base);
             peaks[r] = higher;
             weights[r] *= factor;
             [[unroll]] for (uint c = 0; c < VALUE_CHUNKS; ++c)
                 [[unroll]] for (uint e = 0; e < T_PER_WORD; ++e) sums[r][c][e] *= factor;
             [[unroll]] for (uint n = 0; n < KEYS; ++n) {
-                scores[r][n] = weight_of(scores[r][n] - base);
+                scores[r][n] = exp_of_negative(scores[r][n] - base);
                 weights[r] += scores[r][n];
             }
         }
@@ -244,7 +236,7 @@ void main() {
             float total = 0.0;
             for (uint g = 0; g < GROUPS; ++g) {
                 const vec2 summary = summaries[i * GROUPS + g];
-                const float factor = weight_of(summary.x - base);
+                const float factor = exp_of_negative(summary.x - base);
                 total = fma(factor, summary.y, total);
                 sum = fma(factor, found[(i * GROUPS + g) * VALUE_ELEMENTS + column], sum);
             }

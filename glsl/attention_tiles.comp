@@ -40,7 +40,6 @@ const uint PITCH = DEPTH_QUADS + 1; // of keys, and of queries beside them
 const uint QUERY_PITCH = HEAD == 0 ? PITCH : HEAD / 4 + 1;
 const uint WEIGHT_PITCH = TILE_KEYS / 4 + 1;
 const uint COLUMN_QUADS = TILE_COLUMNS / 4;
-const uint VALUE_CHUNKS = TILE_KEYS / DEPTH;
 
 const uint LINES = HEAD == 0 ? TILE_KEYS + TILE_ROWS : TILE_KEYS; // of a chunk of keys: these, then the queries
 const uint KEYS_STAGE = LINES * PITCH;
@@ -210,27 +209,28 @@ void main() {
         fetch_values(first_key);
         multiply_keys(at, last_chunk);
 
+        // Without a branch but one: what is behind the last key is read where that one is, and its score is -INFINITY.
         float higher[ROWS];
-        bool raised = false;
+        uint raised = 0;
         [[unroll]] for (uint r = 0; r < ROWS; ++r) {
             const uint s = row_of(r) / GROUP;
-            const uint seen = min(part_end, keys_seen(sequence, s));
+            const uint from = first_seen(sequence, s);
+            const uint seen = max(min(part_end, keys_seen(sequence, s)), from) - from;
             higher[r] = peaks[r];
             [[unroll]] for (uint n = 0; n < KEYS; ++n) {
                 const uint key = first_key + key_of(n);
-                const bool visible = key < seen && key >= first_seen(sequence, s);
-                float score = -INFINITY;
-                if (visible) score = scaled(products[r][n]) + added(sequence, s, head_of(row_of(r)), key);
-                products[r][n] = score;
-                higher[r] = max(higher[r], score);
+                const float score =
+                    scaled(products[r][n]) + added(sequence, s, head_of(row_of(r)), min(key, sequence.keys - 1));
+                products[r][n] = key - from < seen ? score : -INFINITY;
+                higher[r] = max(higher[r], products[r][n]);
             }
             [[unroll]] for (uint distance = 1; distance < ACROSS; distance *= 2)
                 higher[r] = max(higher[r], subgroupShuffleXor(higher[r], distance));
-            raised = raised || higher[r] > peaks[r];
+            raised |= uint(higher[r] > peaks[r]);
         }
-        if (raised) {
+        if (raised != 0) {
             [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-                const float factor = exp_accurate(peaks[r] - subtracted(higher[r]));
+                const float factor = exp_of_negative(peaks[r] - subtracted(higher[r]));
                 peaks[r] = higher[r];
                 totals[r] *= factor;
                 [[unroll]] for (uint c = 0; c < COLUMNS; ++c) sums[r][c] *= factor;
@@ -239,7 +239,7 @@ void main() {
         [[unroll]] for (uint r = 0; r < ROWS; ++r) {
             const float base = subtracted(peaks[r]);
             [[unroll]] for (uint n = 0; n < KEYS; ++n) {
-                const float weight = exp_accurate(products[r][n] - base);
+                const float weight = exp_of_negative(products[r][n] - base);
                 totals[r] += weight;
                 weights[tile_row(r) * WEIGHT_PITCH + key_of(n) / 4][key_of(n) % 4] = weight;
             }
@@ -248,15 +248,16 @@ void main() {
         place_values(at, first_key);
         barrier();
 
-        [[dont_unroll]] for (uint i = 0; i + 1 < VALUE_CHUNKS; ++i) {
-            fetch_values(first_key + (i + 1) * DEPTH);
-            multiply_values(at, i * DEPTH);
+        const uint last_value_chunk = (min(part_end - first_key, TILE_KEYS) - 1) / DEPTH * DEPTH;
+        [[dont_unroll]] for (uint i = 0; i < last_value_chunk; i += DEPTH) {
+            fetch_values(first_key + i + DEPTH);
+            multiply_values(at, i);
             at = STAGE - at;
-            place_values(at, first_key + (i + 1) * DEPTH);
+            place_values(at, first_key + i + DEPTH);
             barrier();
         }
         fetch_keys(first_key + TILE_KEYS, 0);
-        multiply_values(at, TILE_KEYS - DEPTH);
+        multiply_values(at, last_value_chunk);
         at = STAGE - at;
         place_keys(at, 0);
         barrier();

@@ -159,7 +159,7 @@ float added(Sequence sequence, uint s, uint head, uint j) {
 }
 
 // A peak that may be subtracted from scores: of none, or of -infinity alone, 0, so that their weights are 0.
-float subtracted(float peak) { return is_infinite(peak) && peak < 0.0 ? 0.0 : peak; }
+float subtracted(float peak) { return floatBitsToUint(peak) == floatBitsToUint(-INFINITY) ? 0.0 : peak; }
 
 // The quotient of sums of weights, 0 where there are none.
 float share(float value, float weights) { return weights == 0.0 ? 0.0 : value / weights; }

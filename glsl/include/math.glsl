@@ -80,7 +80,7 @@ float expm1_reduced(float r) {
 float reduce_exponent(float x, out int n) {
     precise float sum = fma(x, LOG2_E, ROUNDING);
     precise float whole = sum - ROUNDING;
-    precise float high = x - whole * LN2_HIGH; // exact
+    precise float high = x - whole * LN2_HIGH; // exact; precise does not bind an fma
     precise float r = fma(whole, -LN2_LOW, high);
     n = rounded_bits(sum);
     return r;
@@ -119,6 +119,18 @@ float exp_accurate(float x) {
     return is_nan(x) ? x : x < -87.0 ? 0.0 : exp2_bounded(min(x * LOG2_E, 126.0));
 #else
     return exp_sum(x, 0.0);
+#endif
+}
+
+// e^x for x <= 0, without a branch; 0 from -87 on, where it is no normal number. 1 ULP. NaN by itself.
+float exp_of_negative(float x) {
+#if defined(T_IS_FLOAT16)
+    return exp2(x * LOG2_E);
+#else
+    int n;
+    const float r = reduce_exponent(x, n);
+    precise float result = (1.0 + expm1_reduced(r)) * uintBitsToFloat((uint(n) << 23) + floatBitsToUint(1.0));
+    return x < -87.0 ? 0.0 : result;
 #endif
 }
 

@@ -322,9 +322,9 @@ ATTENTION = (
         when=lambda problem, caps: caps.is_cpu or not _tiles(problem, caps),
         possible=_products,
         because="float32 where there are no subgroups for tiles, and on a processor: lavapipe, 12 heads of 128 rows of 64, "
-        "6.1 ms, where tiles take 11.8. On an H100 tiles take 9.9 us and "
-        "products 10.8; of 1214 rows 210 and 253, of 64 x 3 heads of 49 rows of 32 11 and 17, with a bias 29 and 53; of 8 "
-        "heads of 1500 rows 263 and 195",
+        "6.1 ms, where tiles take 11.8. On an H100 tiles take 8.1 us and "
+        "products 10.8; of 1214 rows 210 and 253, of 64 x 3 heads of 49 rows of 32 8.8 and 17, with a bias 29 and 53; of 8 "
+        "heads of 1500 rows 183 and 195",
     ),
     Rule(
         "split",
@@ -338,8 +338,8 @@ ATTENTION = (
         when=always,
         possible=_tiles,
         because="tiles in float32 whose scores never leave the processor: each key and value read once a tile of rows. "
-        "H200, float32: 12 heads of 128 rows of 64, 10 us (PyTorch 16); 20 of 1500 rows, 23 TFLOP/s (27); 32 of 2048 rows "
-        "of 128, 25 (44)",
+        "H100 (driver 580, 2026-11-27), float32: 12 heads of 128 rows of 64, 8.1 us; 20 of 1500 rows, 28 TFLOP/s (PyTorch "
+        "26); 32 of 2048 rows of 128, 30 (45)",
     ),
     Rule(
         "naive",

@@ -215,6 +215,25 @@ def test_tiles_are_shared_out_among_whole_subgroups(least: int, is_cpu: bool, sh
         assert constants["HEAD"] == 0 or constants["HEAD"] >= shape.get("size", 64)
 
 
+@pytest.mark.parametrize(
+    ("heads", "queries", "size", "tile"),
+    [
+        (96, 512, 64, (64, 16, 64)),
+        (96, 197, 64, (32, 16, 64)),
+        (20, 1500, 64, (64, 16, 64)),
+        (8, 1500, 64, (32, 16, 64)),
+        (12, 128, 64, (16, 16, 64)),
+        (32, 2048, 128, (64, 8, 0)),
+        (30, 197, 128, (32, 16, 128)),
+    ],
+)
+def test_tiles_fill_whole_waves_of_processors(heads: int, queries: int, size: int, tile: tuple[int, int, int]) -> None:
+    """Rows, depth and the queries that stay, on a device of 132 processors."""
+    desc = attention(FLOAT32, heads=(heads, heads), queries=queries, keys=queries, size=size)
+    constants = dict(lower(desc, choices.DEVICES["h200"], force="tiles").dispatches[0].kernel.constants)  # type: ignore[union-attr]
+    assert (constants["TILE_ROWS"], constants["DEPTH"], constants["HEAD"]) == tile
+
+
 @pytest.mark.parametrize("device", ["subgroups of 8", "subgroups of 32", "subgroups of 64", "reductions"])
 def test_matrices_tile_the_workgroup(device: str) -> None:
     caps = DEVICES[device]

@@ -671,6 +671,12 @@ _TILE_SHAPES = (
 """The tiles from the largest to the one that every device has."""
 _CPU_TILE_SHAPE = AttentionTileShape(64, 16, 32, 4)
 """Small, because a CPU's driver takes seconds to compile unrolled loops."""
+_DEPTH_WITH_QUERIES = 8
+"""The depth where each chunk stages its own queries. H100, 32 heads of 2048 rows of 128: 30.6 TFLOP/s, with 16 27.9."""
+_WAVES = {64: ((2, 128.0), (2, 128.0)), 32: ((3, 110.0), (2, 69.0))}
+"""Of tiles of so many rows, for up to 64 columns of values and for more: how many a processor has at once, and the time that
+these take, of which only the ratios count. On an H100 they reach 31.4 and 27.3 TFLOP/s for 64 columns, 30.3 and 28.1 for
+128; of 197 rows of 96 heads of 64 68 us and 60, of 1500 rows of 8 heads 209 and 183, of 20 heads 411 and 480."""
 
 
 def _tile_of(shape: AttentionTileShape, problem: AttentionProblem, caps: Capabilities) -> AttentionTile | None:
@@ -679,8 +685,8 @@ def _tile_of(shape: AttentionTileShape, problem: AttentionProblem, caps: Capabil
     across = min(columns // 4, 16, 1 << (caps.minimum_subgroup_size.bit_length() - 1))
     own = shape._replace(invocations=min(shape.invocations, shape.rows * across))
     head = -(-problem.head_size // shape.depth) * shape.depth
-    for held in (head, 0):
-        tile = AttentionTile(own, across, columns, held)
+    own_depth = own if caps.is_cpu else own._replace(depth=min(own.depth, _DEPTH_WITH_QUERIES))
+    for tile in (AttentionTile(own, across, columns, head), AttentionTile(own_depth, across, columns, 0)):
         if own.invocations <= caps.workgroup_invocations and tile.shared_memory_bytes <= caps.shared_memory_bytes:
             return tile
     return None
@@ -692,18 +698,37 @@ def _is_next(shape: AttentionTileShape, found: AttentionTileShape, problem: Atte
     return shape.rows < found.rows and (shape.rows > 8 or problem.rows <= shape.rows)
 
 
+def _wave_time(tile: AttentionTile, problem: AttentionProblem, caps: Capabilities) -> float:
+    """The time of all tiles of a problem, each wave of which fills every processor or is waited for as if it did."""
+    together, time = _WAVES[tile.shape.rows][tile.columns > 64]
+    tiles = problem.heads * -(-problem.rows // tile.shape.rows)
+    return -(-tiles // (together * caps.model.processors)) * time
+
+
+def _is_filled(tile: AttentionTile, problem: AttentionProblem, caps: Capabilities) -> bool:
+    """Whether each processor has a tile, and tiles are not mostly empty."""
+    rows = tile.shape.rows
+    return problem.heads * -(-problem.rows // rows) >= caps.model.processors and problem.rows > rows // 2
+
+
 def tile_for(problem: AttentionProblem, caps: Capabilities) -> AttentionTile:
-    """The largest tile that the device has room for, still gives it enough workgroups and is not mostly empty."""
-    found: AttentionTile | None = None
-    for shape in (_CPU_TILE_SHAPE,) if caps.is_cpu else _TILE_SHAPES:
-        tile = _tile_of(shape, problem, caps)
-        if tile is None or (found is not None and not _is_next(shape, found.shape, problem)):
-            continue
-        found = tile
-        if problem.heads * -(-problem.rows // shape.rows) >= caps.model.processors and problem.rows > shape.rows // 2:
+    """The largest tile that the device has room for, still gives it enough workgroups and is not mostly empty; or the next
+    one, where that needs less time in whole waves."""
+    shapes = (_CPU_TILE_SHAPE,) if caps.is_cpu else _TILE_SHAPES
+    tiles = [tile for shape in shapes if (tile := _tile_of(shape, problem, caps)) is not None]
+    assert tiles, "the smallest tile fits every device"
+    found = tiles[0]
+    for tile in tiles[1:]:
+        if _is_filled(found, problem, caps):
             break
-    assert found is not None, "the smallest tile fits every device"
-    return found
+        if _is_next(tile.shape, found.shape, problem):
+            found = tile
+    keys = found.shape.keys
+    of_waves = [tile for tile in tiles if tile.shape.rows in _WAVES and tile.shape.keys == keys]
+    if found not in of_waves:
+        return found
+    smaller = of_waves[of_waves.index(found) :]
+    return min(smaller, key=lambda tile: _wave_time(tile, problem, caps))
 
 
 def _tiled(

@@ -523,7 +523,7 @@ def test_workgroups_multiply_as_a_whole(device: dmlvk.Device, rises: bool, sizes
 
 @pytest.mark.parametrize("rule", [*OF_MATRICES, "workgroup", "tiles", "split"])
 @pytest.mark.parametrize("added", [False, True])
-@pytest.mark.parametrize("size", [64, 128])
+@pytest.mark.parametrize("size", [64, pytest.param(128, marks=pytest.mark.full)])
 def test_the_same_bits_where_all_processors_are_busy(
     device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch, rule: str, added: bool, size: int
 ) -> None:

@@ -177,7 +177,10 @@ SUMS = [
 @pytest.mark.parametrize(("elements", "of_sum", "of_terms"), [case[1:] for case in SUMS], ids=[case[0] for case in SUMS])
 @pytest.mark.parametrize(
     ("sizes", "rules"),
-    [((10**7,), ("split", "workgroup", "")), ((10**6, 10), ("columns_split", "columns", "split", ""))],
+    [
+        ((10**7,), ("split", "workgroup", "")),
+        pytest.param((10**6, 10), ("columns_split", "columns", "split", ""), marks=pytest.mark.full),
+    ],
     ids=["a row", "columns"],
 )
 def test_sums_of_ten_million(

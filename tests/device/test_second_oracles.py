@@ -174,6 +174,7 @@ def test_convolutions_agree_with_torch(
     check(gradient, w, offsets, ConvolutionDirection.BACKWARD)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("trans_a", "trans_b", "data_type"), crossed([0, 1], [0, 1], FLOATS))
 def test_gradients_of_products_agree_with_torch(
     device: dmlvk.Device, torch: ModuleType, trans_a: int, trans_b: int, data_type: TensorDataType
@@ -212,6 +213,7 @@ def transposed(data_type: TensorDataType, sizes: tuple[int, ...], cropped: tuple
     return TensorDesc(data_type, (sizes[1], sizes[0], *(cropped or sizes[2:])), (second, first, *steps))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "data_type"), crossed([name for name in CONVOLUTIONS if "groups" not in CONVOLUTIONS[name][2]], FLOATS)
 )

@@ -148,9 +148,29 @@ def test_quick_runs(device: dmlvk.Device, share: Share, entry: OperatorCases) ->
     run(device, share(entry, Selection.QUICK))
 
 
-_LONG = {"MultiheadAttention1", "ResampleGrad1", "RoiAlignGrad"}
-"""Operators whose every rule takes lavapipe a quarter or half of a minute to compile: the quick runs have them as well, and
-their own tests."""
+_LONG = {
+    "ActivationSoftmax1",
+    "Argmax",
+    "BatchNormalizationGrad",
+    "BatchNormalizationTraining",
+    "BatchNormalizationTrainingGrad",
+    "BlockQuantizedGemm",
+    "CachedAttention",
+    "Convolution",
+    "Gru",
+    "Lstm",
+    "MatrixMultiplyIntegerToFloat",
+    "MaxPooling2",
+    "MeanVarianceNormalization2",
+    "MultiheadAttention1",
+    "Padding1",
+    "Reduce",
+    "ResampleGrad1",
+    "RoiAlignGrad",
+    "TopK1",
+}
+"""Operators whose every rule takes lavapipe five seconds to half a minute to compile: the quick runs have them as well, and
+they have tests of their own."""
 
 
 @pytest.mark.parametrize(

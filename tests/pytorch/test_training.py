@@ -165,6 +165,7 @@ def test_an_optimiser_is_few_dispatches(kind: str) -> None:
     assert 0 < graph.dispatches <= most, f"{graph.dispatches} dispatches for {len(ours)} parameters"
 
 
+@pytest.mark.full
 def test_a_scheduler_may_change_the_rate() -> None:
     """PyTorch then hands over the numbers that follow from it as tensors of FLOAT64."""
     torch.manual_seed(0)

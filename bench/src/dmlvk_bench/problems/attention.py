@@ -204,4 +204,5 @@ def problems(scale: Scale) -> list[Problem]:
         found.append(_attention(scale, ", bias", data_type, 8, (12, 12), 512, 512, 64, target, bias=True))
     for rows, target in ((512, 0.75), (2048, 0.55)):
         found.append(_causal(scale, FLOAT16, 4, (32, 8), rows, 128, target))
+    found.append(_causal(scale, FLOAT16, 1, (32, 8), 4096, 64, 0.0))
     return found

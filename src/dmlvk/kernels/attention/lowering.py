@@ -673,9 +673,9 @@ _CPU_TILE_SHAPE = AttentionTileShape(64, 16, 32, 4)
 """Small, because a CPU's driver takes seconds to compile unrolled loops."""
 _DEPTH_WITH_QUERIES = 8
 """The depth where each chunk stages its own queries. H100, 32 heads of 2048 rows of 128: 30.6 TFLOP/s, with 16 27.9."""
-_WAVES = {64: ((2, 128.0), (2, 128.0)), 32: ((3, 110.0), (2, 69.0))}
+_WAVES = {64: ((2, 1.0), (2, 1.0)), 32: ((3, 0.86), (2, 0.54))}
 """Of tiles of so many rows, for up to 64 columns of values and for more: how many a processor has at once, and the time that
-these take, of which only the ratios count. On an H100 they reach 31.4 and 27.3 TFLOP/s for 64 columns, 30.3 and 28.1 for
+these take, beside that of the larger. On an H100 they reach 31.4 and 27.3 TFLOP/s for 64 columns, 30.3 and 28.1 for
 128; of 197 rows of 96 heads of 64 68 us and 60, of 1500 rows of 8 heads 209 and 183, of 20 heads 411 and 480."""
 
 

@@ -49,17 +49,23 @@ Later kernels on another device, {device}, driver {driver}, {date}; commit {comm
 
 _LATER_NOTES = """
 What missed there, by the rungs of the ladder (`python -m dmlvk bench --suite ladder`) and by the driver's machine code
-(`tools/machine_code.py`). **float16 products**: matrices from registers reach 644 TFLOP/s, ours 331 to 343. In a round a
+(`tools/machine_code.py`). **float16 products**: matrices from registers reach 644 TFLOP/s, ours 333 to 344. In a round a
 subgroup multiplies 96 times, for which it loads 24 times from shared memory and stores 9 times, between two barriers;
 with all 255 registers taken there is one workgroup on a processor, and nothing multiplies while a tile passes from
 registers to shared memory. Vulkan has no copy to shared memory that goes on by itself, and no multiplication of four
 subgroups that reads its factors there; PyTorch's kernels are made of both. The driver's own tiles
-(VK_NV_cooperative_matrix2) reached 350. Products of few rows, of bytes, and convolutions miss with that rung. **float16
-attention**: 270 to 306 TFLOP/s where the driver brings the tiles. It asks for keys where it needs them; with all keys and
-values in the first cache it would be 281 and 312, and asking for keys ahead gains most of that. Its multiplications alone
-would allow 570, by their count; what bounds the rest was not found. Heads of 256 fit no such tile, and biases have none.
-**float32 attention** of 512 rows and more stands at 21 to 26 TFLOP/s, where multiply-adds alone reach 64 and PyTorch's 24
-to 45. **softmax** of rows of 50,000 in float16 is at 0.95 of a copy: 1.5 times PyTorch's would be more than a copy.
+(VK_NV_cooperative_matrix2) reached 350, and factors that lie in memory as matrices have them, which need no shared memory,
+384 and 411, from which comes off what laying them out takes. Products of few rows, of bytes, and convolutions miss with
+that rung. **float16 attention**: 270 to 306 TFLOP/s where the driver brings the tiles. It asks for keys where it needs
+them; with all keys and values in the first cache it would be 281 and 312, and asking for keys ahead gains most of that. Its
+multiplications alone would allow 570, by their count; what bounds the rest was not found. Heads of 256 fit no such tile, and
+biases have none: asked for a tile ahead they do not fit the registers. **float32 attention** of 512 rows and more stands at
+28 to 31 TFLOP/s, where multiply-adds alone reach 64 and PyTorch's 24 to 45: of its instructions 67 % are multiply-adds, 5 %
+fewer of the others gained nothing, and blocks of more sums an invocation do not fit the registers. **softmax** of rows of
+50,000 in float16 is at 0.95 of a copy: 1.5 times PyTorch's would be more than a copy.
+
+PyTorch's calls of less than 0.1 ms took up to twice as long in this run as in the one before (c814e42, another machine):
+beside that one's attention with a bias in float16 stands at 0.73, and that of 512 rows that see no later ones at 0.39.
 """
 
 _CEILINGS = """

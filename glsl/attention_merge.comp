@@ -26,35 +26,36 @@ void main() {
     const uint s = head_row % p.queries;
     const uint key_head = head_row / p.queries % p.key_heads;
     const uint entry = head_row / p.queries / p.key_heads;
+    // What was summed up is brought to a higher peak where the next parts have one: each part is read once. The first loads do not wait for the
+    // length: what they bring of parts that there are not counts for nothing.
     uint parts = p.parts;
-    if (LENGTHS != LENGTHS_NONE) {
-        const uvec2 seen = keys_of_parts(past_length(entry, p.keys));
-        const uint keys = seen.y - seen.x;
-        parts = (keys - 1) / keys_of_part(keys, p.parts) + 1;
-    }
-    // What was summed up is brought to a higher peak where the next parts have one: each part is read once.
     float highest = -INFINITY;
     float sum = 0.0;
     float weights = 0.0;
     for (uint first = 0; first < parts; first += TOGETHER) {
         float peaks[TOGETHER], own_weights[TOGETHER], sums[TOGETHER];
         [[unroll]] for (uint i = 0; i < TOGETHER; ++i) {
-            const uint place = min(first + i, parts - 1) * rows + row;
+            const uint place = min(first + i, p.parts - 1) * rows + row;
             peaks[i] = partial(p.summaries + 2 * place);
             own_weights[i] = partial(p.summaries + 2 * place + 1);
             sums[i] = partial(place * p.value_size + column);
         }
+        if (LENGTHS != LENGTHS_NONE) {
+            const uvec2 seen = keys_of_parts(past_length(entry, p.keys));
+            const uint keys = seen.y - seen.x;
+            parts = (keys - 1) / keys_of_part(keys, p.parts) + 1;
+        }
         const float before = highest;
-        [[unroll]] for (uint i = 0; i < TOGETHER; ++i) highest = max(highest, peaks[i]);
+        [[unroll]] for (uint i = 0; i < TOGETHER; ++i) highest = first + i < parts ? max(highest, peaks[i]) : highest;
         const float base = is_infinite(highest) && highest < 0.0 ? 0.0 : highest;
         const float kept = is_infinite(before) && before < 0.0 ? 0.0 : exp_of_negative(before - base);
         sum *= kept;
         weights *= kept;
         [[unroll]] for (uint i = 0; i < TOGETHER; ++i) {
-            if (first + i >= parts) break;
-            const float factor = exp_of_negative(peaks[i] - base);
-            weights = fma(factor, own_weights[i], weights);
-            sum = fma(factor, sums[i], sum);
+            const bool there = first + i < parts;
+            const float factor = there ? exp_of_negative(peaks[i] - base) : 0.0;
+            weights = fma(factor, there ? own_weights[i] : 0.0, weights);
+            sum = fma(factor, there ? sums[i] : 0.0, sum);
         }
     }
     const uint head = key_head * GROUP + row % GROUP;

@@ -49,8 +49,7 @@ void main() {
         if (is_turned(d)) {
             const uint table = table_row(entry, row - valid, past_length(entry, p.places) + row - valid);
             [[unroll]] for (int i = 0; i < 4; ++i) {
-                if (!is_turned(d + i)) continue;
-                const float partner = float(x[BYTE_OFFSET_X / T_BYTES + start + partner_of(d + i) * p.x_strides[3]]);
+                const float partner = float(x[BYTE_OFFSET_X / T_BYTES + start + partner_of(d + i, p.size) * p.x_strides[3]]);
                 values[i] = turned(table, d + i, values[i], partner);
             }
         }

@@ -7,7 +7,7 @@
 // ROWS rows, which are the queries of all heads that share the keys. Then TOGETHER rows at a time they are brought together.
 //
 // The part in which the new rows stand writes them to the cache, keys turned, and reads them from shared memory. No workgroup
-// reads what another one writes.
+// reads what another one writes. A part's first keys and values are on their way while queries and new rows are staged.
 //
 // Bindings: Q, BIAS, MASK, RELATIVE, LENGTHS, SINKS, NEW_K, NEW_V, COSINES, SINES, POSITIONS read; K and V, the cache, read and
 // written; Y written, or PARTIALS where SPLIT, as attention_merge reads them. Strides of NEW_K and NEW_V are those of Q.
@@ -25,8 +25,8 @@
 
 layout(set = 0, binding = BINDING_K, std430) readonly buffer KWords { uvec4 k_words[]; };
 layout(set = 0, binding = BINDING_V, std430) readonly buffer VWords { uvec4 v_words[]; };
-layout(set = 0, binding = BINDING_K, std430) writeonly buffer KWritten { uvec4 k_written[]; };
-layout(set = 0, binding = BINDING_V, std430) writeonly buffer VWritten { uvec4 v_written[]; };
+layout(set = 0, binding = BINDING_K, std430) writeonly buffer KWritten { uint k_written[]; };
+layout(set = 0, binding = BINDING_V, std430) writeonly buffer VWritten { uint v_written[]; };
 layout(set = 0, binding = BINDING_NEW_K, std430) readonly buffer NewK { T new_k[]; };
 layout(set = 0, binding = BINDING_NEW_V, std430) readonly buffer NewV { T new_v[]; };
 layout(set = 0, binding = BINDING_PARTIALS, std430) writeonly buffer Partials { float partials[]; };
@@ -34,9 +34,11 @@ layout(set = 0, binding = BINDING_PARTIALS, std430) writeonly buffer Partials { 
 const uint GROUPS = LOCAL_SIZE_X / LANES;
 const uint HEAD_WORDS = HEAD_CHUNKS * LANES; // at least those of a row
 const uint VALUE_WORDS = VALUE_CHUNKS * LANES;
+const uint HEAD_ELEMENTS = HEAD_WORDS * T_PER_WORD;
 const uint VALUE_ELEMENTS = VALUE_WORDS * T_PER_WORD;
+const uint T_PER_UINT = 4 / T_BYTES;
 
-shared float queries[ROWS * HEAD_WORDS * T_PER_WORD];
+shared float queries[ROWS * HEAD_ELEMENTS];
 shared uvec4 new_keys[NEW_ROWS * HEAD_WORDS];
 shared uvec4 new_values[NEW_ROWS * VALUE_WORDS];
 shared float found[TOGETHER * GROUPS * VALUE_ELEMENTS];
@@ -53,57 +55,70 @@ uint row_of(uint strides[4], uint entry, uint row, uint head) {
     return entry * strides[0] + row * strides[1] + head * strides[2];
 }
 
-// Queries, turned, with zeros behind the end of each.
-void stage_queries(Sequence sequence, uint key_head, uint before) {
-    const uint width = HEAD_WORDS * T_PER_WORD;
-    for (uint i = gl_LocalInvocationIndex; i < ROWS * width; i += LOCAL_SIZE_X) {
-        const uint row = i / width;
-        const uint d = i - row * width;
-        const uint s = row / GROUP;
-        const uint start = BYTE_OFFSET_Q / T_BYTES + q_start(sequence, s, key_head * GROUP + row % GROUP);
-        float value = d < p.head_size ? float(q[start + d * p.q_strides[3]]) : 0.0;
-        if (is_turned(d)) {
-            const float partner = float(q[start + partner_of(d) * p.q_strides[3]]);
-            value = turned(table_row(sequence.entry, s, before + s), d, value, partner);
-        }
-        queries[i] = value;
-    }
+// What an invocation stages of queries, in elements, and of new keys and values, in 32 bits.
+const uint QUERIES_EACH = (ROWS * HEAD_ELEMENTS + LOCAL_SIZE_X - 1) / LOCAL_SIZE_X;
+const uint KEYS_EACH = (NEW_ROWS * HEAD_WORDS * 4 + LOCAL_SIZE_X - 1) / LOCAL_SIZE_X;
+const uint VALUES_EACH = (NEW_ROWS * VALUE_WORDS * 4 + LOCAL_SIZE_X - 1) / LOCAL_SIZE_X;
+
+uint packed_uint(float values[T_PER_UINT]) {
+#if T_BYTES == 2
+    return packHalf2x16(vec2(values[0], values[1]));
+#else
+    return floatBitsToUint(values[0]);
+#endif
 }
 
-// The new rows, to shared memory and, those of this part, to the cache.
-void stage_new_rows(Sequence sequence, uint key_head, uint before, uint start, uint end) {
+// Brings the queries, turned, with zeros behind the end of each, and the new rows to shared memory; those of this part to the cache, too.
+// Loads stand behind no branch, so that all of them wait for memory together: addresses are clamped.
+void stage(Sequence sequence, uint key_head, uint before, uint start, uint end) {
     const uint entry = sequence.entry;
-    for (uint i = gl_LocalInvocationIndex; i < NEW_ROWS * HEAD_WORDS; i += LOCAL_SIZE_X) {
-        const uint s = i / HEAD_WORDS;
-        const uint first = (i - s * HEAD_WORDS) * T_PER_WORD;
-        if (first >= p.head_size) continue;
+    [[unroll]] for (uint n = 0; n < QUERIES_EACH; ++n) {
+        const uint i = min(n * LOCAL_SIZE_X + gl_LocalInvocationIndex, ROWS * HEAD_ELEMENTS - 1);
+        const uint row = i / HEAD_ELEMENTS;
+        const uint d = min(i - row * HEAD_ELEMENTS, p.head_size - 1);
+        const uint s = row / GROUP;
+        const uint first = BYTE_OFFSET_Q / T_BYTES + q_start(sequence, s, key_head * GROUP + row % GROUP);
+        float value = float(q[first + d * p.q_strides[3]]);
+        if (TURN != TURN_NONE) {
+            const float partner = float(q[first + partner_of(d, p.head_size) * p.q_strides[3]]);
+            value = turned(table_row(entry, s, before + s), d, value, partner);
+        }
+        queries[i] = i - row * HEAD_ELEMENTS < p.head_size ? value : 0.0;
+    }
+    [[unroll]] for (uint n = 0; n < KEYS_EACH; ++n) {
+        const uint i = min(n * LOCAL_SIZE_X + gl_LocalInvocationIndex, NEW_ROWS * HEAD_WORDS * 4 - 1);
+        const uint s = i / (HEAD_WORDS * 4);
+        const uint at = (i - s * HEAD_WORDS * 4) * T_PER_UINT;
         const uint row = BYTE_OFFSET_NEW_K / T_BYTES + row_of(p.new_k_strides, entry, s, key_head);
         const uint table = table_row(entry, s, before + s);
-        float values[T_PER_WORD];
-        [[unroll]] for (uint e = 0; e < T_PER_WORD; ++e) {
-            const uint d = first + e;
+        float values[T_PER_UINT];
+        [[unroll]] for (uint e = 0; e < T_PER_UINT; ++e) {
+            const uint d = min(at + e, p.head_size - 1);
             values[e] = float(new_k[row + d * p.new_k_strides[3]]);
-            if (is_turned(d)) {
-                const float partner = float(new_k[row + partner_of(d) * p.new_k_strides[3]]);
+            if (TURN != TURN_NONE) {
+                const float partner = float(new_k[row + partner_of(d, p.head_size) * p.new_k_strides[3]]);
                 values[e] = turned(table, d, values[e], partner);
             }
         }
-        new_keys[i] = pack_word(values);
+        const uint bits = packed_uint(values);
+        new_keys[i / 4][i % 4] = bits;
         const uint j = before + s;
-        const uint place = (BYTE_OFFSET_K / T_BYTES + k_start(sequence, j, key_head) + first) / T_PER_WORD;
-        if (j >= start && j < end) k_written[place] = new_keys[i];
+        const uint place = (BYTE_OFFSET_K / T_BYTES + k_start(sequence, j, key_head) + at) / T_PER_UINT;
+        if (j >= start && j < end && at < p.head_size) k_written[place] = bits;
     }
-    for (uint i = gl_LocalInvocationIndex; i < NEW_ROWS * VALUE_WORDS; i += LOCAL_SIZE_X) {
-        const uint s = i / VALUE_WORDS;
-        const uint first = (i - s * VALUE_WORDS) * T_PER_WORD;
-        if (first >= p.value_size) continue;
+    [[unroll]] for (uint n = 0; n < VALUES_EACH; ++n) {
+        const uint i = min(n * LOCAL_SIZE_X + gl_LocalInvocationIndex, NEW_ROWS * VALUE_WORDS * 4 - 1);
+        const uint s = i / (VALUE_WORDS * 4);
+        const uint at = (i - s * VALUE_WORDS * 4) * T_PER_UINT;
         const uint row = BYTE_OFFSET_NEW_V / T_BYTES + row_of(p.new_v_strides, entry, s, key_head);
-        float values[T_PER_WORD];
-        [[unroll]] for (uint e = 0; e < T_PER_WORD; ++e) values[e] = float(new_v[row + (first + e) * p.new_v_strides[3]]);
-        new_values[i] = pack_word(values);
+        float values[T_PER_UINT];
+        [[unroll]] for (uint e = 0; e < T_PER_UINT; ++e)
+            values[e] = float(new_v[row + min(at + e, p.value_size - 1) * p.new_v_strides[3]]);
+        const uint bits = packed_uint(values);
+        new_values[i / 4][i % 4] = bits;
         const uint j = before + s;
-        const uint place = (BYTE_OFFSET_V / T_BYTES + v_start(sequence, j, key_head) + first) / T_PER_WORD;
-        if (j >= start && j < end) v_written[place] = new_values[i];
+        const uint place = (BYTE_OFFSET_V / T_BYTES + v_start(sequence, j, key_head) + at) / T_PER_UINT;
+        if (j >= start && j < end && at < p.value_size) v_written[place] = bits;
     }
 }
 
@@ -122,10 +137,20 @@ void main() {
     const uint group = invocation / LANES;
     const uint last_head_word = p.head_size / T_PER_WORD - 1;
     const uint last_value_word = p.value_size / T_PER_WORD - 1;
-    const bool has_new_rows = end > before;
-
-    stage_queries(sequence, key_head, before);
-    if (has_new_rows) stage_new_rows(sequence, key_head, before, start, end);
+    uvec4 key_words[KEYS][HEAD_CHUNKS];
+    uvec4 value_words[KEYS][VALUE_CHUNKS];
+#define FETCH(first)                                                                                          \
+    [[unroll]] for (uint n = 0; n < KEYS; ++n) {                                                              \
+        const uint j = min((first) + n * GROUPS + group, end - 1);                                            \
+        const uint key = (BYTE_OFFSET_K / T_BYTES + k_start(sequence, j, key_head)) / T_PER_WORD;             \
+        const uint value = (BYTE_OFFSET_V / T_BYTES + v_start(sequence, j, key_head)) / T_PER_WORD;           \
+        [[unroll]] for (uint c = 0; c < HEAD_CHUNKS; ++c)                                                     \
+            key_words[n][c] = k_words[key + min(c * LANES + lane, last_head_word)];                           \
+        [[unroll]] for (uint c = 0; c < VALUE_CHUNKS; ++c)                                                    \
+            value_words[n][c] = v_words[value + min(c * LANES + lane, last_value_word)];                      \
+    }
+    FETCH(start)
+    stage(sequence, key_head, before, start, end);
     barrier();
 
     float own[ROWS][HEAD_CHUNKS][T_PER_WORD];
@@ -144,17 +169,7 @@ void main() {
     }
 
     for (uint first = start; first < end; first += GROUPS * KEYS) {
-        uvec4 key_words[KEYS][HEAD_CHUNKS];
-        uvec4 value_words[KEYS][VALUE_CHUNKS];
-        [[unroll]] for (uint n = 0; n < KEYS; ++n) {
-            const uint j = min(first + n * GROUPS + group, end - 1);
-            const uint key = (BYTE_OFFSET_K / T_BYTES + k_start(sequence, j, key_head)) / T_PER_WORD;
-            const uint value = (BYTE_OFFSET_V / T_BYTES + v_start(sequence, j, key_head)) / T_PER_WORD;
-            [[unroll]] for (uint c = 0; c < HEAD_CHUNKS; ++c)
-                key_words[n][c] = k_words[key + min(c * LANES + lane, last_head_word)];
-            [[unroll]] for (uint c = 0; c < VALUE_CHUNKS; ++c)
-                value_words[n][c] = v_words[value + min(c * LANES + lane, last_value_word)];
-        }
+        if (first > start) FETCH(first)
         if (first + GROUPS * KEYS > before) {
             [[unroll]] for (uint n = 0; n < KEYS; ++n) {
                 const uint j = min(first + n * GROUPS + group, end - 1);

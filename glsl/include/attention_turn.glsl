@@ -25,17 +25,19 @@ uint table_row(uint entry, uint row, uint place) {
 
 bool is_turned(uint d) { return TURN != TURN_NONE && d < 2 * p.pairs; }
 
-// The other element of the pair of element d.
-uint partner_of(uint d) { return TURN == TURN_NEIGHBOURS ? d ^ 1u : d < p.pairs ? d + p.pairs : d - p.pairs; }
+// The other element of the pair of element d, or for one that is not turned another of the row's.
+uint partner_of(uint d, uint size) {
+    return min(TURN == TURN_NEIGHBOURS ? d ^ 1u : d < p.pairs ? d + p.pairs : d - p.pairs, size - 1);
+}
 
-// An element of a row that stands at a row of the tables.
+// An element of a row that stands at a row of the tables: turned, or as it is. Without a branch, so that several wait for memory together.
 float turned(uint table, uint d, float own, float partner) {
     const bool second = TURN == TURN_NEIGHBOURS ? (d & 1u) != 0u : d >= p.pairs;
-    const uint pair = TURN == TURN_NEIGHBOURS ? d / 2 : second ? d - p.pairs : d;
+    const uint pair = min(TURN == TURN_NEIGHBOURS ? d / 2 : second ? d - p.pairs : d, p.pairs - 1);
     const float c = float(cosines[BYTE_OFFSET_COSINES / T_BYTES + table * p.cosines_strides[0] + pair * p.cosines_strides[1]]);
     const float s = float(sines[BYTE_OFFSET_SINES / T_BYTES + table * p.sines_strides[0] + pair * p.sines_strides[1]]);
     precise float result = second ? partner * s + own * c : own * c - partner * s;
-    return result;
+    return is_turned(d) ? result : own;
 }
 
 #endif

@@ -130,7 +130,7 @@ void stage_row(uint row, bool writes) {
     float squares = 0.0;
     for (uint eight = workgroup_invocation(); eight < eights; eight += LOCAL_SIZE_X) {
         float values[8] = float[8](0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0); // past the end
-        if (eight * 8 < p.depth) eight_of_row(row, eight * 8, writes, squares, values);
+        if (eight * 8 < p.depth) numbers_of_row(fetch_numbers(row, eight * 8), row, eight * 8, writes, squares, values);
         stage_eight(eight, values);
     }
     keep_squares(0, squares, LANES_NEAR);

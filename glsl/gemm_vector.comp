@@ -4,6 +4,9 @@
 //
 // With a GATE B has twice as many columns as Y, and Y is the gate of column n times column n + p.columns.
 //
+// Variant NORMALIZED: a is what include/normalized_row.glsl makes of A, whose squares are added up beside the products; the workgroup of the
+// first columns writes the sum. There is one matrix then, in one part.
+//
 // Bindings: A, B, C, Addend, Y; see include/gemm.glsl. Where the columns, not the rows, are few, the host swaps the operands.
 // Constants: ROWS (1), all rows of A; LOCAL_SIZE_X invocations, LANES (32, at least 2) of which share four columns and split
 // their depth. ALONG_K (1): neighbouring invocations read neighbours along the depth (its stride in B is the smaller one),
@@ -34,18 +37,37 @@ const uint PAIRED = 2 * LOCAL_SIZE_X;
 
 shared vec4 lane_sums[ALONG_K == 0 ? PAIRED : LANES > NEAR ? SUMS * SPANS : 1];
 
+#ifdef NORMALIZED
+const uint NORMALIZED_ROWS = ROWS;
+#include "normalized_row.glsl"
+float squares[ROWS];
+bool writes_sum;
+#endif
+
 layout(set = 0, binding = BINDING_Y, std430) writeonly buffer Partials { vec4 partials[]; };
 
 vec4 sums[SUMS];
 uint a_start, b_start;
 
-vec4 load_row(uint row, uint k) {
+// Depths k to k + 3 of a row: as they are fetched, and their numbers, asked for once.
+#ifdef NORMALIZED
+Fetched fetch_row(uint row, uint k) { return fetch_numbers(row, k); }
+vec4 numbers_of(Fetched fetched, uint row, uint k) {
+    float numbers[4];
+    numbers_of_row(fetched, row, k, writes_sum, squares[row], numbers);
+    return vec4(numbers[0], numbers[1], numbers[2], numbers[3]);
+}
+#else
+#define Fetched vec4
+vec4 fetch_row(uint row, uint k) {
     const uint at = a_start + row * p.a_strides[2];
     if (VECTOR_A != 0) return unpack_quad(load_a_quad(at + k));
     vec4 values;
     [[unroll]] for (uint c = 0; c < 4; ++c) values[c] = load_a(at + min(k + c, p.depth - 1) * p.a_strides[3]);
     return values;
 }
+vec4 numbers_of(vec4 fetched, uint row, uint k) { return fetched; }
+#endif
 
 // Part i of the block of four depths from k on: ALONG_K, those depths of column n + i, else columns n .. n + 3 of depth
 // k + i.
@@ -67,9 +89,9 @@ vec4 load_block(uint n, uint k, uint i) {
     return values;
 }
 
-// load_row and load_block with zeros for depths past the end.
+// A row and load_block with zeros for depths past the end.
 bvec4 inside(uint k) { return lessThan(uvec4(k, k + 1, k + 2, k + 3), uvec4(p.depth)); }
-vec4 inside_row(uint row, uint k) { return mix(vec4(0), load_row(row, min(k, (p.depth - 1) / 4 * 4)), inside(k)); }
+vec4 inside_row(uint row, uint k) { return mix(vec4(0), numbers_of(fetch_row(row, k), row, k), inside(k)); }
 vec4 inside_block(uint n, uint k, uint i) {
     return mix(vec4(0), load_block(n, k, i), ALONG_K != 0 ? inside(k) : bvec4(k + i < p.depth));
 }
@@ -106,6 +128,10 @@ void main() {
     b_start = matrix_start(outer, inner, p.b_strides);
 
     [[unroll]] for (uint s = 0; s < SUMS; ++s) sums[s] = vec4(0);
+#ifdef NORMALIZED
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) squares[r] = 0.0;
+    writes_sum = first_n == 0 && column == 0;
+#endif
     // In a round every lane has a block; whole rounds have all of it inside.
     const uint step = 4 * LANES;
     const uint end = min((split + 1) * p.split_rounds, (p.depth + step - 1) / step);
@@ -116,22 +142,32 @@ void main() {
         [[unroll]] for (uint u = 0; u < DEEP * HALVES; ++u)
             [[unroll]] for (uint i = 0; i < 4; ++i)
                 blocks[u][i] = load_block(n + u % HALVES * p.columns, (round + u / HALVES) * step + lane * 4, i);
+        Fetched fetched[DEEP][ROWS]; // before the first of them is used, and with it something written
+        [[unroll]] for (uint u = 0; u < DEEP; ++u)
+            [[unroll]] for (uint r = 0; r < ROWS; ++r) fetched[u][r] = fetch_row(r, (round + u) * step + lane * 4);
         [[unroll]] for (uint u = 0; u < DEEP; ++u)
             [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-                const vec4 values = load_row(r, (round + u) * step + lane * 4);
+                const vec4 values = numbers_of(fetched[u][r], r, (round + u) * step + lane * 4);
                 [[unroll]] for (uint h = 0; h < HALVES; ++h) multiply_block(r * HALVES + h, values, blocks[u * HALVES + h]);
             }
     }
     for (; round < end; ++round) {
         const uint k = round * step + lane * 4;
         if (k < p.depth) {
+            vec4 rows[ROWS];
+            [[unroll]] for (uint r = 0; r < ROWS; ++r) rows[r] = inside_row(r, k);
             [[unroll]] for (uint h = 0; h < HALVES; ++h) {
                 vec4 block[4];
                 [[unroll]] for (uint i = 0; i < 4; ++i) block[i] = inside_block(n + h * p.columns, k, i);
-                [[unroll]] for (uint r = 0; r < ROWS; ++r) multiply_block(r * HALVES + h, inside_row(r, k), block);
+                [[unroll]] for (uint r = 0; r < ROWS; ++r) multiply_block(r * HALVES + h, rows[r], block);
             }
         }
     }
+#ifdef NORMALIZED
+    // Lanes of the first column have all of a row between them.
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) keep_squares(r, column == 0 ? squares[r] : 0.0, NEAR);
+    if (ALONG_K != 0 && LANES <= NEAR) barrier(); // else there is one before the sums are read
+#endif
 
     if (ALONG_K != 0) {
         const uint near = invocation % NEAR, span = invocation / NEAR;
@@ -147,6 +183,9 @@ void main() {
         }
         [[unroll]] for (uint r = 0; r < ROWS; ++r)
             if (near == r % NEAR) {
+#ifdef NORMALIZED
+                [[unroll]] for (uint h = 0; h < HALVES; ++h) sums[r * HALVES + h] *= row_factor(r);
+#endif
                 if (GATE != GATE_NONE) store_gated(outer, inner, r, n, sums[r * HALVES], sums[r * HALVES + HALVES - 1]);
                 else if (PARTIAL == 0) store_quad(outer, inner, r, n, sums[r]);
                 else store_partial(matrix, split, r, n, sums[r]);
@@ -169,6 +208,9 @@ void main() {
                 found[h] = vec4(0);
                 const uint slot = (own - first + h) * LOCAL_SIZE_X + invocation % COLUMNS;
                 for (uint i = 0; i < LANES; ++i) found[h] += lane_sums[slot + i * COLUMNS];
+#ifdef NORMALIZED
+                found[h] *= row_factor(own / HALVES);
+#endif
             }
             if (GATE != GATE_NONE) store_gated(outer, inner, first / HALVES, at, found[0], found[HALVES - 1]);
             else if (PARTIAL == 0) store_quad(outer, inner, own, at, found[0]);

@@ -15,13 +15,16 @@ from dmlvk.devices.capabilities import Capabilities
 from dmlvk.devices.model import H200
 from dmlvk.kernels.lowering import lower
 from dmlvk.spec.block_formats import BlockFormat
+from dmlvk.spec.enums import MatrixTransform
 from dmlvk.spec.gate import Gate
 from dmlvk.spec.ops.block_quantized import NormalizedBlockGemm
+from dmlvk.spec.ops.matmul import NormalizedGemm
 from dmlvk.verify.cases.layouts import GuardedTensor, place
 from dmlvk.verify.cases.problem import Problem
 from dmlvk.verify.check import Execution
-from dmlvk.verify.oracle.block_quantized import normalized_block_gemm
+from dmlvk.verify.oracle import oracle
 
+Row = type[NormalizedBlockGemm | NormalizedGemm]
 F32, F16, U8 = TensorDataType.FLOAT32, TensorDataType.FLOAT16, TensorDataType.UINT8
 Array = NDArray[Any]
 NUMPY = {F32: np.float32, F16: np.float16}
@@ -51,7 +54,7 @@ def weights(format_: BlockFormat, columns: int, depth: int) -> Array:
 class Made:
     """A product, with its inputs by field and its outputs."""
 
-    def __init__(self, row: type[NormalizedBlockGemm], rows: int, depth: int, columns: int, kind: str, gate: Gate) -> None:
+    def __init__(self, row: Row, rows: int, depth: int, columns: int, kind: str, gate: Gate) -> None:
         """``kind``: of the stream and of the rest, as "32 16"."""
         wide, narrow = (F32 if bits == "32" else F16 for bits in kind.split())
         rng = np.random.default_rng(1)
@@ -61,8 +64,17 @@ class Made:
 
         self.arrays: dict[str, Array | None] = {"input_tensor": 3 * normal(wide, rows, depth)}
         attributes: dict[str, Any] = {"epsilon": 1e-5, "gate": gate}
-        self.arrays |= {"weight_tensor": weights(BlockFormat.Q4_0, columns, depth), "bias_tensor": normal(narrow, columns)}
-        attributes["format"] = BlockFormat.Q4_0
+        if row is NormalizedBlockGemm:
+            self.arrays |= {
+                "weight_tensor": weights(BlockFormat.Q4_0, columns, depth),
+                "bias_tensor": normal(narrow, columns),
+            }
+            attributes["format"] = BlockFormat.Q4_0
+        else:
+            is_turned = columns % 8 != 0
+            sizes = (columns, depth) if is_turned else (depth, columns)
+            self.arrays |= {"b_tensor": normal(narrow, *sizes), "bias_tensor": None if gate else normal(narrow, columns)}
+            attributes["trans_b"] = MatrixTransform(int(is_turned))
         self.arrays |= {"norm_addend_tensor": normal(narrow, rows, depth), "norm_scale_tensor": normal(wide, depth)}
         fields = [spec.name for spec in row.fields if spec.kind.is_input]
         self.inputs = [None if (own := self.arrays.get(name)) is None else placed(own) for name in fields]
@@ -73,8 +85,8 @@ class Made:
         descs = {name: None if own is None else own.desc for name, own in zip(fields, self.inputs, strict=True)}
         self.desc: Any = row(**descs, output_tensor=self.outputs[0].desc, sum_tensor=self.outputs[1].desc, **attributes)
         self.desc.validate()
-        oracle: Any = normalized_block_gemm
-        self.expected, self.total = oracle(self.desc, *(self.arrays.get(name) for name in fields))
+        expected: Any = oracle(row)
+        self.expected, self.total = expected(self.desc, *(self.arrays.get(name) for name in fields))
 
     def run(self, device: dmlvk.Device, caps: Capabilities, rule: str) -> list[Array]:
         """The outputs by a rule's plan for a device."""
@@ -87,7 +99,7 @@ class Made:
         return found
 
 
-BOTH = pytest.mark.parametrize("row", [NormalizedBlockGemm])
+BOTH = pytest.mark.parametrize("row", [NormalizedBlockGemm, NormalizedGemm])
 KINDS = pytest.mark.parametrize(
     "kind", ["32 16", pytest.param("32 32", marks=pytest.mark.full), pytest.param("16 16", marks=pytest.mark.full)]
 )
@@ -102,7 +114,7 @@ KINDS = pytest.mark.parametrize(
 )
 def test_as_a_gpu_has_it(
     device: dmlvk.Device,
-    row: type[NormalizedBlockGemm],
+    row: Row,
     rows: int,
     depth: int,
     columns: int,
@@ -126,7 +138,7 @@ def test_as_a_gpu_has_it(
 
 
 @BOTH
-def test_a_row_of_zeros_is_zeros(device: dmlvk.Device, row: type[NormalizedBlockGemm]) -> None:
+def test_a_row_of_zeros_is_zeros(device: dmlvk.Device, row: Row) -> None:
     made = Made(row, 1, 64, 16, "32 16", Gate.NONE)
     for tensor, name in zip(made.inputs, (spec.name for spec in row.fields if spec.kind.is_input), strict=True):
         if tensor is not None and name in ("input_tensor", "norm_addend_tensor", "bias_tensor"):

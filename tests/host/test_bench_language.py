@@ -92,13 +92,13 @@ def test_a_folder_without_the_server(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize("kind", language.TYPES)
-def test_a_layer_is_seven_operators_or_five(kind: str) -> None:
-    """Queries, keys and values are one product, and so are a gate and what it gates: of blocks and of FLOAT16. Products of
-    blocks normalize what they read."""
+def test_a_layer_is_five_operators(kind: str) -> None:
+    """Queries, keys and values are one product, and so are a gate and what it gates, and both normalize what they read: of
+    blocks and of FLOAT16."""
     (shape,) = language.SMALL
     network = Network(language.weights_of(shape, kind), TensorDataType.FLOAT16, 16, 1, {})
     trace = network.trace(network.step, {}, {})
     layer = [type(step.desc).__name__ for step in trace.steps if step.origin.name == "blk.1"]
     of_blocks = ["NormalizedBlockGemm", "CachedAttention", "BlockQuantizedGemm", "NormalizedBlockGemm", "BlockQuantizedGemm"]
-    of_halves = ["RootMeanSquare", "Gemm", "CachedAttention", "Gemm", "RootMeanSquare", "GemmGate", "Gemm"]
+    of_halves = ["NormalizedGemm", "CachedAttention", "Gemm", "NormalizedGemm", "Gemm"]
     assert layer == (of_halves if kind == "F16" else of_blocks)

@@ -14,7 +14,7 @@ import dmlvk
 from dmlvk.spec.enums import ConvolutionDirection, TensorDataType
 from dmlvk.spec.ops.block_quantized import BlockQuantizedGather, BlockQuantizedGemm
 from dmlvk.spec.ops.cached_attention import CachedAttention
-from dmlvk.spec.ops.matmul import GemmGate
+from dmlvk.spec.ops.matmul import GemmGate, NormalizedGemm
 from dmlvk.spec.tensor import TensorDesc
 from dmlvk.verify.cases.model import NUMPY_TYPES, distinct_indices, generator, indices_below, uniform
 from dmlvk_bench.problems import FAMILIES, all_problems, twin
@@ -54,7 +54,7 @@ def operations(problem: Problem) -> int:
             return 2 * math.prod(desc.tensor("output_tensor").sizes) * desc.tensor("a_tensor").sizes[-1]
         case GemmGate():
             return 4 * math.prod(desc.tensor("output_tensor").sizes) * desc.tensor("a_tensor").sizes[-1]
-        case BlockQuantizedGemm():
+        case BlockQuantizedGemm() | NormalizedGemm():
             return 2 * math.prod(desc.tensor("output_tensor").sizes) * desc.tensor("input_tensor").sizes[-1]
         case dmlvk.QuantizedLinearMatrixMultiply() | dmlvk.MatrixMultiplyIntegerToFloat():
             return 2 * math.prod(desc.tensor("output_tensor").sizes) * desc.tensor("a_tensor").sizes[-1]

@@ -25,7 +25,7 @@ from dmlvk.spec.gate import Gate
 from dmlvk.spec.ops.block_quantized import BlockQuantizedGemm, NormalizedBlockGemm
 from dmlvk.spec.ops.cached_attention import CachedAttention
 from dmlvk.spec.ops.convolution import ConvolutionAdd
-from dmlvk.spec.ops.matmul import GemmAdd, GemmGate
+from dmlvk.spec.ops.matmul import GemmAdd, GemmGate, NormalizedGemm
 from dmlvk.spec.ops.resample import ResampleWeights
 from dmlvk.spec.ops.root_mean_square import RootMeanSquare
 from dmlvk.spec.ops.suppression import NonMaxSuppression
@@ -179,6 +179,13 @@ MET: list[tuple[Limitation, OperatorDesc]] = [
             **tensors("FLOAT16", input=(1, 2**27), norm_scale=(2**27,), output=(1, 1)),
             weight_tensor=TensorDesc(TensorDataType.UINT8, (1, BlockFormat.Q4_0.row_bytes(2**27))),
             format=BlockFormat.Q4_0,
+            epsilon=0.0,
+        ),
+    ),
+    (
+        LOOP_ROUNDS,
+        NormalizedGemm(
+            **tensors("FLOAT32", input=(64, 2**20), b=(2**20, 64), norm_scale=(2**20,), output=(64, 64)),
             epsilon=0.0,
         ),
     ),

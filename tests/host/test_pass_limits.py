@@ -19,7 +19,7 @@ from dmlvk.spec.enums import MatrixTransform, TensorDataType, TensorFlags
 from dmlvk.spec.gate import Gate
 from dmlvk.spec.ops.block_quantized import BlockQuantizedGemm, NormalizedBlockGemm
 from dmlvk.spec.ops.chain import PointwiseChain
-from dmlvk.spec.ops.matmul import GemmGate
+from dmlvk.spec.ops.matmul import GemmGate, NormalizedGemm
 from dmlvk.spec.ops.root_mean_square import RootMeanSquare
 from dmlvk.spec.ops.rotary import RotaryEmbedding
 from dmlvk.spec.schema import OperatorDesc
@@ -168,7 +168,7 @@ def _blocks(rows: int, **fields: Any) -> OperatorDesc:
 
 def _normalized(layer: _Layer) -> list[OperatorDesc]:
     found = _after("normalized_products", layer.steps, layer.outputs)
-    return [desc for desc in found if isinstance(desc, NormalizedBlockGemm)]
+    return [desc for desc in found if isinstance(desc, NormalizedBlockGemm | NormalizedGemm)]
 
 
 def test_a_product_normalizes_up_to_31_rows_itself() -> None:
@@ -200,6 +200,49 @@ def test_a_product_normalizes_what_nothing_else_reads_before_it() -> None:
     assert _normalized(layer)
     assert not _normalized(layer._replace(steps=[norm, reader, product])), "the sum would come too late"
     assert not _normalized(layer._replace(outputs=[*layer.outputs, norm.outputs[0]])), "the caller reads what is normalized"
+
+
+def _plain(rows: int, leading: tuple[int, ...] = (), **fields: Any) -> OperatorDesc:
+    """A product of rows of 32 elements with a constant that is transposed."""
+    tensors = {"a_tensor": (*leading, rows, 32), "b_tensor": (*leading, 64, 32), "output_tensor": (*leading, rows, 64)}
+    own = {name: TensorDesc(F16, sizes) for name, sizes in tensors.items()} | {"trans_b": MatrixTransform.TRANSPOSE}
+    return ops.Gemm(**own | fields)
+
+
+def test_a_product_without_blocks_normalizes_up_to_four_rows_itself() -> None:
+    (found,) = _normalized(_layer(_plain(4), 4, 32))
+    found.validate()
+    assert isinstance(found, NormalizedGemm) and found.product == _plain(4)
+    assert not _normalized(_layer(_plain(5), 5, 32))
+
+
+def test_a_product_normalizes_rows_of_the_only_matrix() -> None:
+    (found,) = _normalized(_layer(_plain(2, (1, 1)), 2, 32, (1, 1, 2, 32)))
+    assert found.tensor("output_tensor").sizes == (2, 64)
+    assert not _normalized(_layer(_plain(2, (3,)), 6, 32, (3, 2, 32))), "three matrices"
+
+
+def test_a_product_that_normalizes_keeps_its_row_of_c() -> None:
+    row = TensorDesc(F16, (2, 64), (0, 1))
+    (found,) = _normalized(_layer(_plain(2, c_tensor=row), 2, 32))
+    assert isinstance(found, NormalizedGemm) and found.product == _plain(2, c_tensor=row)
+    assert not _normalized(_layer(_plain(2, c_tensor=TensorDesc(F16, (2, 64))), 2, 32)), "C has a row for each"
+    assert not _normalized(_layer(_plain(2, c_tensor=row, beta=2.0), 2, 32))
+
+
+@pytest.mark.parametrize("fields", [{"alpha": 2.0}, {"fused_activation": ops.ActivationRelu()}], ids=["alpha", "activation"])
+def test_a_product_that_does_more_does_not_normalize(fields: dict[str, Any]) -> None:
+    assert not _normalized(_layer(_plain(1, **fields), 1, 32))
+
+
+def test_a_product_with_a_gate_normalizes() -> None:
+    plain = _plain(1)
+    names = ("a_tensor", "b_tensor", "trans_b")
+    gated = GemmGate(
+        **{name: getattr(plain, name) for name in names}, output_tensor=TensorDesc(F16, (1, 32)), gate=Gate.GELU
+    )
+    (found,) = _normalized(_layer(gated, 1, 32))
+    assert isinstance(found, NormalizedGemm) and found.product == gated
 
 
 SLOPE = math.sqrt(8 / math.pi)

@@ -23,7 +23,7 @@ from dmlvk.spec.gate import Gate
 from dmlvk.spec.ops.block_quantized import BlockQuantizedGemm, NormalizedBlockGemm
 from dmlvk.spec.ops.chain import PointwiseChain
 from dmlvk.spec.ops.convolution import ConvolutionAdd
-from dmlvk.spec.ops.matmul import GemmGate
+from dmlvk.spec.ops.matmul import GemmGate, NormalizedGemm
 from dmlvk.spec.ops.rotary import RotaryEmbedding
 from dmlvk.spec.schema import REGISTRY, OperatorDesc, Traits
 from dmlvk.spec.tensor import calculate_strides
@@ -265,4 +265,15 @@ def test_flops_of_products_and_convolutions() -> None:
         epsilon=1e-5,
     )
     assert normalized.flops() == blocks.flops()
+    x, square, scale = TensorDesc(F32, (5, 3)), TensorDesc(F32, (16, 3)), TensorDesc(F32, (3,))
+    halved = NormalizedGemm(
+        input_tensor=x,
+        b_tensor=square,
+        norm_scale_tensor=scale,
+        output_tensor=TensorDesc(F32, (5, 8)),
+        epsilon=1e-5,
+        trans_b=MatrixTransform.TRANSPOSE,
+        gate=Gate.SILU,
+    )
+    assert halved.flops() == 2 * 5 * 3 * 16
     assert ops.ActivationRelu(input_tensor=y, output_tensor=y).flops() is None

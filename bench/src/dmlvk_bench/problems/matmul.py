@@ -8,7 +8,7 @@ from typing import Any
 import dmlvk
 from dmlvk.spec.enums import MatrixTransform, TensorDataType
 from dmlvk.spec.gate import Gate
-from dmlvk.spec.ops.matmul import GemmGate
+from dmlvk.spec.ops.matmul import GemmGate, NormalizedGemm
 from dmlvk.spec.tensor import TensorDesc
 from dmlvk_bench.problems.model import FLOAT16, FLOAT32, FLOATS, Problem, nbytes
 from dmlvk_bench.problems.scale import Scale, Sizes
@@ -90,6 +90,40 @@ def _gated(scale: Scale, rows: int, depth: int, columns: int) -> Problem:
     )
 
 
+def _normalized(scale: Scale, rows: int, depth: int, columns: int) -> Problem:
+    """What a decoder's layer begins with: rows divided by their root mean square, and products of them."""
+    epsilon = 1e-5
+
+    def rival(torch: Any, x: Any, b: Any, norm_scale: Any) -> Any:
+        wide = x.float()
+        divided = wide * torch.rsqrt((wide * wide).mean(-1, keepdim=True) + epsilon)
+        return (divided * norm_scale.float()).to(x.dtype) @ b.T
+
+    sizes = (1, rows, depth, columns)
+    free = [axis for axis, size in enumerate(sizes) if size > _FEW_ROWS]
+    _, rows, depth, columns = scale.fit(sizes, *free, elements=_elements, operations=_operations, least=64)
+    x, b, y = (TensorDesc(FLOAT16, matrix) for matrix in ((rows, depth), (columns, depth), (rows, columns)))
+    norm_scale = TensorDesc(FLOAT16, (depth,))
+    desc = NormalizedGemm(
+        input_tensor=x,
+        b_tensor=b,
+        norm_scale_tensor=norm_scale,
+        output_tensor=y,
+        epsilon=epsilon,
+        trans_b=MatrixTransform.TRANSPOSE,
+    )
+    return Problem(
+        f"GEMM of normalized rows depth {depth} FLOAT16 {rows}x{columns}",
+        desc,
+        rival,
+        0.0,
+        bytes_moved=nbytes(x, b, norm_scale, y),
+        copy_target=0.7 if rows <= _FEW_ROWS else 0.0,
+        operations=_operations((1, rows, depth, columns)),
+        tolerance=2e-3,
+    )
+
+
 _WIDE = ((128, 4096, 14336), (256, 14336, 4096), (512, 4096, 4096), (2048, 4096, 14336))
 """Rows, depth and columns of the products of a language model's layers with the words of a prompt."""
 
@@ -121,4 +155,5 @@ def problems(scale: Scale) -> list[Problem]:
             for transposed in (False, True):
                 found.append(_product(scale, data_type, rows, large, large, 0.9, copy_target=0.9, transposed=transposed))
         found.append(_product(scale, data_type, large, large, 1, 0.9, copy_target=0.9))
-    return [*found, *(_gated(scale, rows, 2048, 16384) for rows in (1, 512))]
+    gated = (_gated(scale, rows, 2048, 16384) for rows in (1, 512))
+    return [*found, *gated, _normalized(scale, 1, 2048, 3072)]

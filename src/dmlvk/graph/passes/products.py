@@ -16,6 +16,7 @@ from dmlvk.graph.views import View
 from dmlvk.spec import ops
 from dmlvk.spec.enums import MatrixTransform
 from dmlvk.spec.ops.block_quantized import BlockQuantizedGemm, NormalizedBlockGemm
+from dmlvk.spec.ops.matmul import GemmGate, NormalizedGemm
 from dmlvk.spec.ops.root_mean_square import RootMeanSquare
 from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.tensor import TensorDesc, element_bits
@@ -55,7 +56,9 @@ def join_products(graph: StepGraph) -> None:
 
 
 _MOST_NORMALIZED: Final = 31
-"""The most rows that are normalized by the product that reads them: of more, tiles have parts of rows."""
+"""The most rows that are normalized by a product with weights in blocks: of more, tiles have parts of rows."""
+_MOST_OF_GEMM: Final = 4
+"""The most that are by another product: its kernel for few rows reads them as a whole."""
 _NORM_FIELDS: Final = {
     "input_tensor": "input_tensor",
     "norm_addend_tensor": "addend_tensor",
@@ -63,16 +66,17 @@ _NORM_FIELDS: Final = {
     "sum_tensor": "sum_tensor",
 }
 """The fields of a product with a normalization, and those of the normalization."""
+_FIELDS_OF_GEMM: Final = {"c_tensor": "bias_tensor"}
+"""The fields of a GEMM that are called otherwise in a product with a normalization."""
+_NOT_KEPT: Final = ("a_tensor", "input_tensor", "addend_tensor")
+"""The fields of a product that a product with a normalization does not have of it."""
 
 
 def fuse_normalizations(graph: StepGraph) -> None:
-    """A normalization by the root mean square of a few rows, which only a product with weights in blocks reads, becomes a
-    part of that."""
+    """A normalization by the root mean square of a few rows, which only one product reads, becomes a part of that."""
     place = {step: index for index, step in enumerate(graph.steps)}
     for step in graph.steps:
-        if not isinstance(step.desc, BlockQuantizedGemm) or step.desc.addend_tensor is not None:
-            continue
-        norm = graph.writer(step.inputs[0])
+        norm = graph.writer(step.inputs[0]) if step.inputs else None
         if norm is None or not isinstance(norm.desc, RootMeanSquare):
             continue
         total = norm.storage("sum_tensor")
@@ -82,7 +86,7 @@ def fuse_normalizations(graph: StepGraph) -> None:
         desc = _normalized(norm.desc, step.desc)
         if desc is not None:
             storages = {
-                name: step.storage(name) for name in step.storages() if name not in ("input_tensor", "addend_tensor")
+                _FIELDS_OF_GEMM.get(name, name): own for name, own in step.storages().items() if name not in _NOT_KEPT
             }
             storages |= {name: norm.storage(own) for name, own in _NORM_FIELDS.items()}
             fused = Step.of(step.origin, desc, storages)
@@ -90,20 +94,48 @@ def fuse_normalizations(graph: StepGraph) -> None:
             place[fused] = place[step]
 
 
-def _normalized(norm: RootMeanSquare, product: BlockQuantizedGemm) -> NormalizedBlockGemm | None:
+def _normalized(norm: RootMeanSquare, product: OperatorDesc) -> OperatorDesc | None:
     """The product with the normalization of what it is of; None where there is none."""
-    rows = product.tensor("input_tensor")
+    fields: dict[str, Any] | None = None
+    most = _MOST_OF_GEMM
+    row: type[OperatorDesc] = NormalizedGemm
+    match product:
+        case BlockQuantizedGemm(addend_tensor=None):
+            row, most, rows = NormalizedBlockGemm, _MOST_NORMALIZED, product.tensor("input_tensor")
+            own = (*_BLOCKS, "bias_tensor", "output_tensor", "format", "block_size", "gate", "half_factors")
+            fields = {name: getattr(product, name) for name in own}
+        case ops.Gemm() | GemmGate():
+            rows, fields = product.tensor("a_tensor"), _fields_of_gemm(product)
+    if fields is None or norm.scale_tensor is None or rows.sizes[-2] > most:
+        return None
     parts = (norm.input_tensor, norm.addend_tensor, norm.output_tensor, norm.sum_tensor, rows)
-    if norm.scale_tensor is None or rows.sizes[0] > _MOST_NORMALIZED:
+    if norm.tensor("output_tensor").sizes[-1] != rows.sizes[-1] or not all(map(_is_packed, parts)):
         return None
-    if norm.tensor("output_tensor").sizes[-1] != rows.sizes[1] or not all(map(_is_packed, parts)):
-        return None
-    own = ("weight_tensor", "scales_tensor", "zero_points_tensor", "bias_tensor", "output_tensor")
-    fields = {name: getattr(product, name) for name in (*own, "format", "block_size", "gate", "half_factors")}
     for name in ("input_tensor", "norm_addend_tensor", "sum_tensor"):
         tensor: TensorDesc | None = getattr(norm, _NORM_FIELDS[name])
-        fields[name] = tensor and TensorDesc(tensor.data_type, rows.sizes)
-    return NormalizedBlockGemm(**fields, norm_scale_tensor=norm.scale_tensor, epsilon=norm.epsilon)
+        fields[name] = tensor and TensorDesc(tensor.data_type, rows.sizes[-2:])
+    return row(**fields, norm_scale_tensor=norm.scale_tensor, epsilon=norm.epsilon)
+
+
+def _fields_of_gemm(product: ops.Gemm | GemmGate) -> dict[str, Any] | None:
+    """What a product with a normalization has of a product of one matrix, which does nothing else than add a row; None of
+    another."""
+    if any(size != 1 for size in product.tensor("output_tensor").sizes[:-2]) or product.trans_a is MatrixTransform.TRANSPOSE:
+        return None
+    fields: dict[str, Any] = {name: _matrix_of(product.tensor(name)) for name in ("b_tensor", "output_tensor")}
+    fields["trans_b"] = product.trans_b
+    if isinstance(product, GemmGate):
+        return fields | {"gate": product.gate}
+    bias = row_of_c(product)
+    is_plain = type(product) is ops.Gemm and product.fused_activation is None and product.alpha == 1.0
+    if not is_plain or (product.c_tensor is not None and (product.beta != 1.0 or bias is None)):
+        return None
+    return fields | {"bias_tensor": bias}
+
+
+def _matrix_of(tensor: TensorDesc) -> TensorDesc:
+    """A tensor of one matrix, without leading dimensions."""
+    return TensorDesc(tensor.data_type, tensor.sizes[-2:], tensor.strides and tensor.strides[-2:], flags=tensor.flags)
 
 
 def _is_packed(tensor: TensorDesc | None) -> bool:

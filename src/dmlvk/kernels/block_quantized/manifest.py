@@ -117,7 +117,7 @@ ROWS: tuple[KernelSpec, ...] = (
         constants=(*_DOT_CONSTANTS, ("NORM_ADDEND_TYPE", 0), ("HAS_SUM", 0)),
         variants=(("T U", tuple(f"{t} {u}" for t in FLOATS for u in FLOATS)), ("NORMALIZED", ("1",)), ("DOT", ("1",))),
         extensions=(*SUBGROUP_SUMS, "GL_EXT_integer_dot_product"),
-        shared=(*_DOT_SHARED, ("ADDEND_TYPE", AddendType)),
+        shared=(*_DOT_SHARED, ("ADDEND_TYPE", AddendType), ("AT_ONCE", 8)),
     ),
     KernelSpec(
         "block_cooperative",

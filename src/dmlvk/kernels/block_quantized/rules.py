@@ -11,7 +11,7 @@ from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix, matrices
 from dmlvk.kernels.common.cooperative_tile import CooperativeTile, SecondFactor, cooperative_tile, fastest_parts
 from dmlvk.kernels.common.rule import Rule, always, choose
 from dmlvk.kernels.common.shapes import most_invocations, power_of_two
-from dmlvk.kernels.root_mean_square.rules import joins_a_product
+from dmlvk.kernels.root_mean_square.rules import DEVICE_CACHE, joins_a_product
 from dmlvk.spec.size import decided
 
 MOST_ROWS = 8
@@ -356,7 +356,7 @@ def _reads_in_time(caps: Capabilities, sizes: tuple[BlockProblem, int, int, int]
     product, quads, halves, row_bytes = sizes
     shape = dot_shape(product, product.rows, halves * quads, caps)
     workgroups = product.rows * -(-quads * shape.lanes // shape.local)
-    return joins_a_product(caps, workgroups, product.depth * row_bytes)
+    return joins_a_product(caps, workgroups * product.depth * row_bytes, DEVICE_CACHE)
 
 
 NORMALIZED_BLOCK_GEMM = (

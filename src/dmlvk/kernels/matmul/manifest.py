@@ -6,6 +6,7 @@ import enum
 
 from dmlvk.kernels.common.kernel import KernelSpec
 from dmlvk.kernels.common.terms import COOPERATIVE_EXTENSIONS, COOPERATIVE_TILE, FLOATS, PRODUCT_TILE, SUBGROUP_SUMS
+from dmlvk.kernels.root_mean_square.manifest import AddendType
 from dmlvk.spec.gate import Gate
 
 _SHAPE_PARAMS = (
@@ -48,6 +49,23 @@ SPLIT_PARAMS = ("uint matrices", "uint splits", "uint partial_pitch")
 
 DOUBLE_EDGE, DOUBLE_BLOCK, DOUBLE_DEPTH = 8, 4, 8
 """Of products of FLOAT64: the invocations along an edge of a tile, their outputs along it, and the terms of a round."""
+
+_VECTOR_CONSTANTS = (
+    ("LOCAL_SIZE_X", 256),
+    ("ACTIVATION", 0),
+    ("HAS_C", 1),
+    ("ADDEND", 0),
+    ("ROWS", 1),
+    ("GATE", 0),
+    ("LANES", 32),
+    ("LANES_NEAR", 32),
+    ("ALONG_K", 1),
+    ("UNROLL", 2),
+    ("VECTOR_A", 1),
+    ("VECTOR_B", 1),
+    ("VECTOR_Y", 1),
+    ("PARTIAL", 0),
+)
 
 ROWS: tuple[KernelSpec, ...] = (
     KernelSpec(
@@ -112,24 +130,19 @@ ROWS: tuple[KernelSpec, ...] = (
         "gemm_vector.comp",
         buffers=GEMM_BUFFERS,
         params=(*GEMM_PARAMS, *SPLIT_PARAMS, "uint split_rounds"),
-        constants=(
-            ("LOCAL_SIZE_X", 256),
-            ("ACTIVATION", 0),
-            ("HAS_C", 1),
-            ("ADDEND", 0),
-            ("ROWS", 1),
-            ("GATE", 0),
-            ("LANES", 32),
-            ("LANES_NEAR", 32),
-            ("ALONG_K", 1),
-            ("UNROLL", 2),
-            ("VECTOR_A", 1),
-            ("VECTOR_B", 1),
-            ("VECTOR_Y", 1),
-            ("PARTIAL", 0),
-        ),
+        constants=_VECTOR_CONSTANTS,
         variants=(("T", FLOATS),),
         shared=(*GEMM_SHARED, ("GATE", Gate)),
+        extensions=SUBGROUP_SUMS,
+    ),
+    KernelSpec(
+        "gemm_vector_normalized",
+        "gemm_vector.comp",
+        buffers=(*GEMM_BUFFERS, "norm_addend", "norm_scale", "sum:w"),  # see glsl/include/normalized_row.glsl
+        params=(*GEMM_PARAMS, *SPLIT_PARAMS, "uint split_rounds", "float epsilon", "uint zero"),
+        constants=(*_VECTOR_CONSTANTS, ("NORM_ADDEND_TYPE", 0), ("HAS_SUM", 0)),
+        variants=(("T U", tuple(f"{t} {u}" for t in FLOATS for u in FLOATS)), ("NORMALIZED", ("1",))),
+        shared=(*GEMM_SHARED, ("GATE", Gate), ("ADDEND_TYPE", AddendType), ("AT_ONCE", 4)),
         extensions=SUBGROUP_SUMS,
     ),
     KernelSpec(

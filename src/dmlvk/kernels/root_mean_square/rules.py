@@ -32,17 +32,18 @@ _MOST_LANES = 512
 MOST_HELD = 8
 """Most groups that an invocation holds."""
 
-_CACHED = 2.0
-"""The speed of a read that finds what it reads in a cache of the device, beside a copy's."""
+DEVICE_CACHE, PROCESSOR_CACHE = 2.0, 10.0
+"""The speed of reads of a row that all workgroups read, beside a copy's: from a cache of the device, and where those of a
+processor read it in step, from its own."""
 _LATENCIES = 3
 """Latencies of a normalization that no other work hides: of its loads, and of its barrier and what follows."""
 
 
-def joins_a_product(caps: Capabilities, workgroups: int, row_bytes: int) -> bool:
-    """Whether all workgroups of a product read their rows, and what is added to them and multiplied with them, in less time
-    than a normalization before it takes."""
+def joins_a_product(caps: Capabilities, nbytes: int, speed: float) -> bool:
+    """Whether a product reads so many bytes of rows, and of what is added to them and multiplied with them, in all its
+    workgroups together, at ``speed`` times a copy's, in less time than a normalization before it takes."""
     model = caps.model
-    read = workgroups * row_bytes / (_CACHED * model.bytes_per_microsecond)
+    read = nbytes / (speed * model.bytes_per_microsecond)
     return read < model.dispatch_microseconds + _LATENCIES * model.latency_microseconds
 
 

@@ -8,6 +8,7 @@ from dmlvk.spec import constraints as _c
 from dmlvk.spec import schema as _s
 from dmlvk.spec.enums import MatrixTransform, OperatorType, TensorDataType
 from dmlvk.spec.gate import Gate
+from dmlvk.spec.ops.root_mean_square import NORMALIZED_RULES, RootMeanSquare, normalization_of
 from dmlvk.spec.tensor import TensorDesc
 
 __all__ = ["Gemm"]
@@ -167,3 +168,78 @@ class GemmGate(
         """A multiplication and an addition for each term of all columns."""
         depth = _transformed(self.tensor("a_tensor").sizes, self.trans_a)[1]
         return 4 * depth * self.tensor("output_tensor").element_count
+
+
+@_c.constraint(
+    "sizes",
+    "must be {rows, columns} for an input {rows, depth} and {depth, columns} or its transpose, or with a gate half as many "
+    "columns, of which there are a multiple of 8 and which have no bias; a bias {columns}",
+)
+def _normalized_sizes(desc: NormalizedGemm) -> _s.Violation | None:
+    (rows, depth), bias = desc.tensor("input_tensor").sizes, desc.bias_tensor
+    own_depth, columns = _transformed(desc.tensor("b_tensor").sizes, desc.trans_b)
+    if own_depth != depth:
+        return _s.Violation("b_tensor", own_depth, depth)
+    if bias is not None and bias.sizes != (columns,):
+        return _s.Violation("bias_tensor", bias.sizes, (columns,))
+    if desc.gate is not Gate.NONE:
+        if columns % 16 or bias is not None:
+            return _s.Violation("gate", desc.gate)
+        columns //= 2
+    found = desc.tensor("output_tensor").sizes
+    return None if found == (rows, columns) else _s.Violation("output_tensor", found, (rows, columns))
+
+
+class NormalizedGemm(
+    _s.OperatorDesc,
+    internal=True,
+    traits=_s.Traits(strided=True),
+    constraints=(*NORMALIZED_RULES, _c.same_data_type("b_tensor", "bias_tensor", "output_tensor"), _normalized_sizes),
+):
+    """A ``Gemm`` of what a ``RootMeanSquare`` makes, or a ``GemmGate``, in one operator: sum = input + norm_addend, and
+    y = x op(B) + bias, or the gate of x op(B), with x = norm_scale * sum / sqrt(mean(sum^2) + epsilon). A row of our own,
+    which a pass makes of the two.
+
+    The sum is rounded to its type first, as it is there. x is rounded to the output's type, or not at all.
+
+    input_tensor: {rows, depth}, and so are norm_addend_tensor, of the input's or the output's type, and sum_tensor.
+    b_tensor: {depth, columns}, or its transpose.
+    bias_tensor: {columns}.
+    norm_scale_tensor: {depth}.
+    output_tensor: {rows, columns}, with a gate half as many.
+    """
+
+    input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS, (2, 2))
+    b_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS, (2, 2))
+    bias_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS, (1, 1), optional=True)
+    norm_addend_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS, (2, 2), optional=True)
+    norm_scale_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS, (1, 1))
+    output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS, (2, 2))
+    sum_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS, (2, 2), optional=True)
+    epsilon: float = _s.floating()
+    trans_b: MatrixTransform = _s.enumeration(MatrixTransform, MatrixTransform.NONE)
+    gate: Gate = _s.enumeration(Gate, Gate.NONE)
+
+    @property
+    def normalization(self) -> RootMeanSquare:
+        """The first part."""
+        return normalization_of(self, self.epsilon)
+
+    @property
+    def product(self) -> Gemm | GemmGate:
+        """The second part."""
+        a, b, y, bias = self.normalization.output_tensor, self.b_tensor, self.tensor("output_tensor"), self.bias_tensor
+        if self.gate is not Gate.NONE:
+            return GemmGate(a_tensor=a, b_tensor=b, output_tensor=y, trans_b=self.trans_b, gate=self.gate)
+        c = bias and TensorDesc(bias.data_type, y.sizes, (0, *bias.effective_strides))
+        return Gemm(a_tensor=a, b_tensor=b, c_tensor=c, output_tensor=y, trans_b=self.trans_b)
+
+    def flops(self) -> int:
+        """Those of the product."""
+        return self.product.flops()
+
+    def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
+        """Those of the product, and of the sum."""
+        sizes = self.tensor("input_tensor").sizes
+        columns = _transformed(self.tensor("b_tensor").sizes, self.trans_b)[1]
+        return (sizes[0], columns // (1 if self.gate is Gate.NONE else 2)), sizes

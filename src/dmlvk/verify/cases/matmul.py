@@ -5,8 +5,10 @@ from __future__ import annotations
 from dmlvk.spec import ops
 from dmlvk.spec.enums import MatrixTransform, TensorDataType
 from dmlvk.spec.gate import Gate
-from dmlvk.spec.ops.matmul import GemmAdd, GemmGate
+from dmlvk.spec.ops.matmul import GemmAdd, GemmGate, NormalizedGemm
 from dmlvk.verify.cases.model import Case, OperatorCases, Tolerance
+
+_F16, _F32 = TensorDataType.FLOAT16, TensorDataType.FLOAT32
 
 
 def _case(
@@ -34,6 +36,37 @@ def _case(
         inputs["addend_tensor"] = (*batch, rows, columns)
     transforms = {"trans_a": MatrixTransform(int(a_transposed)), "trans_b": MatrixTransform(int(b_transposed))}
     return Case(name, inputs, {**transforms, **attributes}, quick=quick, layouts=layouts)
+
+
+def _normalized(
+    name: str,
+    rows: int,
+    depth: int,
+    columns: int,
+    *,
+    b_transposed: bool = False,
+    gate: Gate = Gate.NONE,
+    output: TensorDataType | None = None,
+    plain: bool = False,
+    only: tuple[TensorDataType, ...] = (),
+    quick: bool = False,
+) -> Case:
+    """``plain``: without something added before, or a bias; ``output``: the type of all that the product has of its own, and
+    of what is added."""
+    inputs = {
+        "input_tensor": (rows, depth),
+        "b_tensor": (columns, depth) if b_transposed else (depth, columns),
+        "norm_scale_tensor": (depth,),
+    }
+    outputs = {"output_tensor": (rows, columns // (1 if gate is Gate.NONE else 2))}
+    if not plain:
+        inputs["norm_addend_tensor"] = outputs["sum_tensor"] = (rows, depth)
+        if gate is Gate.NONE:
+            inputs["bias_tensor"] = (columns,)
+    narrow = ("b_tensor", "bias_tensor", "norm_addend_tensor", "output_tensor")
+    types = {} if output is None else {own: output for own in narrow if own in inputs or own in outputs}
+    attributes = {"epsilon": 1e-5, "trans_b": MatrixTransform(int(b_transposed)), "gate": gate}
+    return Case(name, inputs, attributes, outputs, types, layouts=False, only=only, quick=quick)
 
 
 # At the magnitude of the summed terms: at most n / 2 ULP for a float32 sum of n products, and far less where rounding errors
@@ -103,6 +136,22 @@ CASES = (
             _case("three rows, B transposed", 3, 64, 32, b_transposed=True, gate=Gate.GELU),
             _case("many rows", 33, 40, 64, gate=Gate.SILU),
             _case("batch of two", 2, 24, 16, batch=(2,), gate=Gate.GELU),
+        ),
+    ),
+    OperatorCases(
+        NormalizedGemm,
+        # What is normalized may be rounded to FLOAT16 in between, at half a ULP of it.
+        {TensorDataType.FLOAT32: Tolerance(8), TensorDataType.FLOAT16: Tolerance(1)},
+        (
+            _normalized("three rows", 3, 96, 37, quick=True),
+            _normalized(
+                "rows of halves, B transposed", 1, 320, 40, b_transposed=True, output=_F16, only=(_F32,), quick=True
+            ),
+            _normalized("B transposed", 2, 68, 21, b_transposed=True, plain=True),
+            _normalized("a gate", 2, 96, 48, gate=Gate.SILU),
+            _normalized("a gate, B transposed", 4, 132, 32, gate=Gate.GELU, b_transposed=True, plain=True),
+            _normalized("no whole quads", 2, 75, 24, b_transposed=True),
+            _normalized("many rows", 9, 64, 24),
         ),
     ),
 )

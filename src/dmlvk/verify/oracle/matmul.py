@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from dmlvk.spec.enums import MatrixTransform
 from dmlvk.spec.gate import Gate
 from dmlvk.spec.ops.matmul import Gemm as GemmDesc
-from dmlvk.spec.ops.matmul import GemmGate
+from dmlvk.spec.ops.matmul import GemmGate, NormalizedGemm
 from dmlvk.verify.oracle import Scaled, wide
 from dmlvk.verify.oracle.convolution import activated
+from dmlvk.verify.oracle.root_mean_square import root_mean_square
 
 Array = NDArray[Any]
 
@@ -50,3 +51,14 @@ def gemm_gate(desc: GemmGate, a: Array, b: Array) -> Scaled:
     whole = GemmDesc(a_tensor=desc.a_tensor, b_tensor=desc.b_tensor, trans_a=desc.trans_a, trans_b=desc.trans_b)
     product = gemm(whole, a, b, None)
     return gated(desc.gate, product.value, product.magnitude)
+
+
+def normalized_gemm(
+    desc: NormalizedGemm, x: Array, b: Array, bias: Array | None, norm_addend: Array | None, norm_scale: Array
+) -> tuple[Scaled, Array]:
+    """The product of what is normalized, which is not rounded, and the sum."""
+    normalized, total = root_mean_square(desc.normalization, x, norm_addend, norm_scale)
+    product = desc.product
+    if isinstance(product, GemmGate):
+        return gemm_gate(product, normalized, b), total
+    return gemm(product, normalized, b, bias), total

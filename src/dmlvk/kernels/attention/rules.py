@@ -222,21 +222,29 @@ class WorkgroupShape(NamedTuple):
     Attributes:
         invocations: The invocations of the workgroup.
         rows, keys: The rows and keys of a tile.
-        widest: The widest heads whose sums fit registers.
+        widest, narrower: The heads that it is meant for: no wider than the one, so that sums fit registers, and wider than
+            the other.
+        waves: The fewest tiles for each processor with which it pays.
+        queries: The fewest queries of which a second look at the first keys is little.
+        queries_of_lengths: The same where lengths say which keys count.
     """
 
     invocations: int
     rows: int
     keys: int
     widest: int
+    narrower: int
+    waves: float
+    queries: int
+    queries_of_lengths: int
 
 
-WORKGROUP_SHAPES = (WorkgroupShape(128, 128, 64, 64), WorkgroupShape(128, 128, 32, 128))
-_WORKGROUP_ROWS = (512, 1024, 8192)
-"""The fewest queries of which a second look at the first keys is little: of heads up to 64 elements, of wider ones, and of
-those where lengths say which keys count."""
-_WORKGROUP_WAVES = 1.9
-"""The fewest tiles for each processor."""
+WORKGROUP_SHAPES = (
+    WorkgroupShape(128, 128, 64, widest=64, narrower=0, waves=1.9, queries=512, queries_of_lengths=512),
+    WorkgroupShape(128, 128, 32, widest=128, narrower=64, waves=1.9, queries=1024, queries_of_lengths=8192),
+    WorkgroupShape(256, 128, 32, widest=192, narrower=128, waves=0.9, queries=1024, queries_of_lengths=8192),
+    WorkgroupShape(128, 64, 16, widest=256, narrower=192, waves=1.9, queries=1024, queries_of_lengths=2048),
+)
 
 
 def workgroup_shape(problem: AttentionProblem, caps: Capabilities) -> tuple[WorkgroupShape, int] | None:
@@ -250,7 +258,7 @@ def workgroup_shape(problem: AttentionProblem, caps: Capabilities) -> tuple[Work
             if (
                 (matrix.invocations, matrix.operands, matrix.sums) == (shape.invocations, "float16", "float32")
                 and not any(size % step for size, step in sizes)
-                and max(head, value) <= shape.widest
+                and shape.narrower < max(head, value) <= shape.widest
             ):
                 return shape, narrow
     return None
@@ -270,12 +278,12 @@ def _of_workgroups(problem: AttentionProblem, caps: Capabilities) -> bool:
 def _workgroups_pay(problem: AttentionProblem, caps: Capabilities) -> bool:
     """Whether all processors have several tiles of many keys."""
     found = workgroup_shape(problem, caps)
-    is_wide = max(problem.head_size, problem.value_size) > 64
-    fewest = _WORKGROUP_ROWS[is_wide + (is_wide and not problem.plain)]
-    if found is None or not matrices_pay(caps, "float16") or problem.queries < fewest:
+    if found is None or not matrices_pay(caps, "float16"):
         return False
-    tiles = problem.heads * problem.group * -(-problem.queries // found[0].rows)
-    return tiles >= _WORKGROUP_WAVES * caps.model.processors
+    shape, _ = found
+    tiles = problem.heads * problem.group * -(-problem.queries // shape.rows)
+    fewest = shape.queries if problem.plain else shape.queries_of_lengths
+    return problem.queries >= fewest and tiles >= shape.waves * caps.model.processors
 
 
 ATTENTION = (
@@ -295,7 +303,9 @@ ATTENTION = (
         "heads of 512 rows 41 and 42, 64 of 1024 75 and 82, 64 of 4096 899 (306 TFLOP/s) and 1,152; 96 heads of 1500 rows "
         "of 96 356 and 451; of 128 64 heads of 1024 rows 164 and 167, of 4096 2,032 (270 TFLOP/s) and 2,384. Where no query "
         "sees a later key: of 64 elements 128 heads of 512 rows 58 and 59, 32 of 4096 325 and 426; of 128 64 heads of 1024 "
-        "rows 187 and 159, 128 of 2048 747 and 732, 32 of 4096 702 and 644, of 8192 2,289 and 2,413",
+        "rows 187 and 159, 128 of 2048 747 and 732, 32 of 4096 702 and 644, of 8192 2,289 and 2,413. Wider heads: 32 of "
+        "2048 rows of 160 426 and 443, of 192 493 and 509, of 256 737 and 871; 16 of 8192 rows 2,990 and 3,368, 3,437 and "
+        "3,848, 5,493 and 6,723; where none sees a later key, 128 of 2048 of 192 1,377 and 1,171, of 256 1,718 and 1,873",
     ),
     Rule(
         "reductions",

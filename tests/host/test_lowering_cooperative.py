@@ -238,19 +238,22 @@ def test_long_sums_of_few_tiles_are_split() -> None:
         (4096, 4096, 4096, True, (128, 128, 1)),
         (1024, 1024, 1024, False, (64, 128, 1)),
         (2048, 4096, 14336, False, (128, 256, 1)),
-        (512, 4096, 14336, False, (128, 256, 2)),
-        (256, 4096, 14336, False, (128, 256, 4)),
-        (256, 4096, 14336, True, (128, 256, 4)),
-        (128, 4096, 14336, False, (64, 128, 4)),
-        (128, 4096, 4096, True, (64, 128, 4)),
-        (512, 4096, 14336, True, (128, 256, 2)),
-        (512, 4096, 8192, True, (128, 128, 1)),  # two parts would be faster, but by less than 5 %
+        (256, 4096, 14336, False, (128, 128, 4)),
+        (256, 4096, 14336, True, (128, 128, 4)),
+        (128, 14336, 4096, False, (128, 128, 2)),
+        (512, 4096, 14336, True, (128, 128, 2)),
+        (512, 4096, 1024, True, (128, 128, 1)),  # two parts would be faster, but by less than a dispatch
+        (1576, 768, 768, False, (96, 128, 1)),
+        (2048, 768, 3072, True, (96, 128, 1)),
+        (128, 3072, 768, False, (64, 64, 1)),
+        (128, 768, 3072, False, (64, 64, 4)),
+        (197, 2304, 768, False, (32, 64, 1)),
     ],
 )
 def test_few_tiles_are_large_and_in_parts(
     rows: int, columns: int, depth: int, b_along_depth: bool, cover: tuple[int, int, int]
 ) -> None:
-    """The fastest of those that an H200 was measured with."""
+    """The fastest of those that an H100 was measured with."""
     tile, parts = parted_tile(rows, columns, depth, 1, GPU, b_along_depth=b_along_depth)
     assert (tile.rows, tile.columns, parts) == cover
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from dmlvk.devices.capabilities import Capabilities, CooperativeMatrix
@@ -63,6 +63,8 @@ _TILES = (
 """Largest first. On an H200 in float16, TFLOP/s: 338 with the first at 4096^3 and 317 with the second, 262 with tiles of
 128 x 256 x 32 and 250 with blocks of 64 x 32; at 1024^3 135 with the third and 126 with 64 x 64; 16 x 8192 by 8192 x 16384
 at 3.5 TB/s with 16 x 64 x 128, at 2.4 with 16 x 64 x 64."""
+_BETWEEN = (CooperativeTile(96, 128, 64, 48, 64), CooperativeTile(64, 64, 64, 32, 32))
+"""Further tiles, of which the model says where they are the best."""
 _WIDEST_ALONG_DEPTH = 128
 _CPU_TILE = CooperativeTile(16, 32, 16, 8, 16)
 """Small, because a CPU's driver takes long to compile a large one's unrolled loops; no rule chooses it
@@ -71,11 +73,11 @@ _TILES_EACH = 15 / 16
 """Tiles for each processor that keep a device busy."""
 
 
-def _fitting(caps: Capabilities) -> list[CooperativeTile]:
-    """The tiles that a device takes."""
+def _fitting(caps: Capabilities, tiles: Iterable[CooperativeTile] = _TILES) -> list[CooperativeTile]:
+    """Those of the tiles that a device takes."""
     return [
         tile
-        for tile in _TILES
+        for tile in tiles
         if tile.shared_bytes <= caps.shared_memory_bytes
         and tile.subgroups * caps.subgroup_size <= caps.workgroup_invocations
         and tile.is_shared_evenly(tile.subgroups * caps.subgroup_size)
@@ -108,12 +110,13 @@ def cooperative_tile(
 
 
 class _Speed(NamedTuple):
-    """The share of a processor's rate of matrices that tiles reach, with one workgroup on it and with two, and the most
-    parts of the depth that were measured."""
+    """The share of a processor's rate of matrices that tiles reach, with one workgroup on it and with several, the most
+    parts of the depth that were measured, and the most workgroups on it."""
 
     alone: float
     together: float
     parts: int
+    resident: int = 2
 
 
 class SecondFactor(enum.IntEnum):
@@ -124,20 +127,27 @@ class SecondFactor(enum.IntEnum):
     IN_BLOCKS = 2
 
 
+_ANY_SPEEDS = {
+    (96, 128): _Speed(0.39, 0.45, 2),
+    (64, 128): _Speed(0.33, 0.38, 4),
+    (64, 64): _Speed(0.24, 0.31, 4, 3),
+    (32, 64): _Speed(0.20, 0.205, 1, 4),
+}
 _SPEEDS = (
-    {(128, 256): _Speed(0.56, 0.56, 4), (128, 128): _Speed(0.44, 0.49, 1), (64, 128): _Speed(0.26, 0.38, 4)},
-    {(128, 256): _Speed(0.50, 0.50, 4), (128, 128): _Speed(0.44, 0.55, 1), (64, 128): _Speed(0.26, 0.38, 4)},
+    {(128, 256): _Speed(0.555, 0.56, 1), (128, 128): _Speed(0.42, 0.54, 4), **_ANY_SPEEDS},
+    {(128, 128): _Speed(0.41, 0.55, 4), **_ANY_SPEEDS},
     {(128, 128): _Speed(0.23, 0.41, 4), (64, 128): _Speed(0.19, 0.27, 8)},
 )
-"""For each kind of a second factor. Measured on an H200: products of 128 to 2048 rows, and of 4096, with depths and columns
-of 4096 to 14336; of blocks on an H100 (2026-11-26), 48 to 512 rows and weights in Q4_0."""
+"""For each kind of a second factor. Measured on an H100 (driver 580, 2026-11-27) without a dispatch's start, which all have:
+products of 77 to 4096 rows with the weights of BERT, ViT, Stable Diffusion and language models, of which the choice before
+took 1.16 times as long in the mean; of blocks (2026-11-26) 48 to 512 rows and weights in Q4_0."""
 _FEW_ROWS = (64, 64, 32)
 """The most rows that the device's memory bounds, not its arithmetic, for each kind."""
 _PART_ROUNDS = 8
 """The fewest rounds of a part of a split sum: fewer are not worth its start and its trip through memory."""
-_BUSY = 3 / 4
+_BUSY = 0.7
 """Workgroups for each processor from which on times were measured: what has fewer takes smaller tiles."""
-_SURELY = 1.05
+_SURELY = 1.03
 """Parts are taken where they would still pay if they took so much longer."""
 _MERGE_BANDWIDTH = 1.16
 """The speed of the dispatch that adds parts, which are partly in caches, beside a copy's."""
@@ -149,8 +159,9 @@ def parted_tile(
     """The tile for a product that may be split along the depth, and into how many parts it then is.
 
     The fastest by the device's model where it knows the rate of matrices and the product has more than 64 rows, which
-    bounds it by arithmetic: few large tiles in parts are faster than more smaller ones. H200, 256x4096 of depth 14336 in
-    104 us with 32 tiles of 128x256 in four parts, in 180 with 128 tiles of 64x128.
+    bounds it by arithmetic: few large tiles in parts are faster than more smaller ones. H100, 256x4096 of depth 14336 in
+    100 us with 64 tiles of 128x128 in four parts, in 113 with 32 of 128x256; 1576x768 of depth 768 in 13 with 102 tiles of
+    96x128, in 18 with 150 of 64x128.
     """
     second = SecondFactor.ALONG_DEPTH if b_along_depth else SecondFactor.ACROSS_DEPTH
     chosen = fastest_parts(rows, columns, depth, matrices, caps, second)
@@ -179,7 +190,7 @@ def _fastest_parts(caps: Capabilities, second: int, sizes: tuple[int, int, int, 
     if caps.is_cpu or rate is None or rows <= _FEW_ROWS[second] or columns <= 64:
         return None
     found: list[tuple[float, CooperativeTile, int]] = []
-    for tile in _fitting(caps):
+    for tile in _fitting(caps, (*_TILES, *_BETWEEN)):
         speed = _SPEEDS[second].get((tile.rows, tile.columns))
         if speed is None or not _is_used(tile, rows, columns):
             continue
@@ -191,9 +202,11 @@ def _fastest_parts(caps: Capabilities, second: int, sizes: tuple[int, int, int, 
             if workgroups < _BUSY * model.processors:
                 continue
             each = tile.rows * tile.columns * tile.depth * -(-rounds // parts) / rate
-            pairs, rest = divmod(workgroups, 2 * model.processors)
-            last = min(each / speed.alone if rest <= model.processors else math.inf, 2 * each / speed.together)
-            time = 2 * pairs * each / speed.together + (last if rest else 0.0)
+            full, rest = divmod(workgroups, speed.resident * model.processors)
+            last = -(-rest // model.processors)
+            time = (full * speed.resident + last) * each / speed.together
+            if last == 1:
+                time += each / speed.alone - each / speed.together
             if parts > 1:
                 moved = 8 * rows * columns * matrices * parts / (_MERGE_BANDWIDTH * model.bytes_per_microsecond)
                 time = _SURELY * (time + model.dispatch_microseconds + moved)

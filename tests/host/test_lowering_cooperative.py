@@ -248,6 +248,9 @@ def test_long_sums_of_few_tiles_are_split() -> None:
         (128, 3072, 768, False, (64, 64, 1)),
         (128, 768, 3072, False, (64, 64, 4)),
         (197, 2304, 768, False, (32, 64, 1)),
+        (384, 4096, 14336, False, (192, 128, 2)),
+        (1024, 5120, 1280, False, (128, 160, 1)),
+        (77, 4096, 4096, False, (96, 128, 4)),
     ],
 )
 def test_few_tiles_are_large_and_in_parts(

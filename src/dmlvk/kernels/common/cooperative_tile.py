@@ -63,7 +63,12 @@ _TILES = (
 """Largest first. On an H200 in float16, TFLOP/s: 338 with the first at 4096^3 and 317 with the second, 262 with tiles of
 128 x 256 x 32 and 250 with blocks of 64 x 32; at 1024^3 135 with the third and 126 with 64 x 64; 16 x 8192 by 8192 x 16384
 at 3.5 TB/s with 16 x 64 x 128, at 2.4 with 16 x 64 x 64."""
-_BETWEEN = (CooperativeTile(96, 128, 64, 48, 64), CooperativeTile(64, 64, 64, 32, 32))
+_BETWEEN = (
+    CooperativeTile(192, 128, 64, 48, 64),
+    CooperativeTile(128, 160, 64, 32, 80),
+    CooperativeTile(96, 128, 64, 48, 64),
+    CooperativeTile(64, 64, 64, 32, 32),
+)
 """Further tiles, of which the model says where they are the best."""
 _WIDEST_ALONG_DEPTH = 128
 _CPU_TILE = CooperativeTile(16, 32, 16, 8, 16)
@@ -128,7 +133,9 @@ class SecondFactor(enum.IntEnum):
 
 
 _ANY_SPEEDS = {
-    (96, 128): _Speed(0.39, 0.45, 2),
+    (192, 128): _Speed(0.50, 0.50, 2, 1),
+    (128, 160): _Speed(0.45, 0.45, 1, 1),
+    (96, 128): _Speed(0.39, 0.45, 4),
     (64, 128): _Speed(0.33, 0.38, 4),
     (64, 64): _Speed(0.24, 0.31, 4, 3),
     (32, 64): _Speed(0.20, 0.205, 1, 4),
@@ -139,13 +146,13 @@ _SPEEDS = (
     {(128, 128): _Speed(0.23, 0.41, 4), (64, 128): _Speed(0.19, 0.27, 8)},
 )
 """For each kind of a second factor. Measured on an H100 (driver 580, 2026-11-27) without a dispatch's start, which all have:
-products of 77 to 4096 rows with the weights of BERT, ViT, Stable Diffusion and language models, of which the choice before
-took 1.16 times as long in the mean; of blocks (2026-11-26) 48 to 512 rows and weights in Q4_0."""
+264 products of 77 to 4096 rows with the weights of BERT, ViT, Stable Diffusion and language models; of blocks (2026-11-26)
+48 to 512 rows and weights in Q4_0."""
 _FEW_ROWS = (64, 64, 32)
 """The most rows that the device's memory bounds, not its arithmetic, for each kind."""
 _PART_ROUNDS = 8
 """The fewest rounds of a part of a split sum: fewer are not worth its start and its trip through memory."""
-_BUSY = 0.7
+_BUSY = 0.5
 """Workgroups for each processor from which on times were measured: what has fewer takes smaller tiles."""
 _SURELY = 1.03
 """Parts are taken where they would still pay if they took so much longer."""

@@ -57,6 +57,7 @@ DEVICES = {
             WorkgroupMatrix(64, 16, 16, 16, "float16", "float32"),
             WorkgroupMatrix(128, 32, 16, 16, "float16", "float16"),
             WorkgroupMatrix(128, 32, 16, 16, "float16", "float32"),
+            WorkgroupMatrix(256, 32, 32, 16, "float16", "float32"),
         ),
         model=dataclasses.replace(GENERIC_GPU, processors=40),
     ),
@@ -121,6 +122,13 @@ def chosen(desc: dmlvk.MultiheadAttention1, caps: Capabilities) -> str:
         ("whole workgroups", MANY, "workgroup"),
         ("whole workgroups", MANY | {"size": 112}, "workgroup"),
         ("whole workgroups", MANY | {"size": 144}, "reductions"),
+        ("whole workgroups", MANY | {"size": 160}, "workgroup"),
+        ("whole workgroups", MANY | {"size": 192, "heads": (3, 3)}, "workgroup"),
+        ("whole workgroups", MANY | {"size": 192, "heads": (2, 2)}, "reductions"),
+        ("whole workgroups", MANY | {"size": 208}, "workgroup"),
+        ("whole workgroups", MANY | {"size": 256}, "workgroup"),
+        ("whole workgroups", MANY | {"size": 256, "queries": 1023}, "reductions"),
+        ("whole workgroups", MANY | {"size": 272}, "tiles"),
         ("whole workgroups", MANY | {"size": 72}, "reductions"),
         ("whole workgroups", MANY | {"queries": 512}, "workgroup"),
         ("whole workgroups", MANY | {"queries": 511}, "reductions"),
@@ -140,7 +148,15 @@ def test_the_rule(device: str, fields: dict[str, Any], rule: str) -> None:
 
 @pytest.mark.parametrize(
     ("rows", "size", "rule"),
-    [(512, 64, "workgroup"), (511, 64, "reductions"), (8192, 128, "workgroup"), (8191, 128, "reductions")],
+    [
+        (512, 64, "workgroup"),
+        (511, 64, "reductions"),
+        (8192, 128, "workgroup"),
+        (8191, 128, "reductions"),
+        (8191, 192, "reductions"),
+        (2048, 256, "workgroup"),
+        (2047, 256, "reductions"),
+    ],
 )
 def test_rows_that_see_no_later_key_take_whole_workgroups_too(rows: int, size: int, rule: str) -> None:
     desc = choices.cached_attention(8192, size, FLOAT16, rows, groups=8)

@@ -235,6 +235,14 @@ def test_a_product_that_does_more_does_not_normalize(fields: dict[str, Any]) -> 
     assert not _normalized(_layer(_plain(1, **fields), 1, 32))
 
 
+def test_a_product_that_a_device_may_have_to_cut_does_not_normalize() -> None:
+    """What 2 ** 27 bytes hold, every device binds; a larger factor is bound part by part, which a Gemm can be."""
+    for columns, fused in ((2**21, 1), (2**21 + 8, 0)):
+        sizes = {"b_tensor": (columns, 32), "output_tensor": (1, columns)}
+        product = _plain(1, **{name: TensorDesc(F16, own) for name, own in sizes.items()})
+        assert len(_normalized(_layer(product, 1, 32))) == fused
+
+
 def test_a_product_with_a_gate_normalizes() -> None:
     plain = _plain(1)
     names = ("a_tensor", "b_tensor", "trans_b")

@@ -25,7 +25,7 @@ _MOST_BYTES: Final = 2**24
 """The most bytes of a constant that is joined with others on the host: a product with a larger one fills a device by itself,
 and the host would keep a second copy of much."""
 _MOST_BOUND: Final = 2**27
-"""The most bytes of weights that are joined on the device: as many as every device binds."""
+"""The most bytes of weights that are joined on the device, or with a normalization: as many as every device binds."""
 _BLOCKS: Final = ("weight_tensor", "scales_tensor", "zero_points_tensor")
 
 
@@ -118,9 +118,11 @@ def _normalized(norm: RootMeanSquare, product: OperatorDesc) -> OperatorDesc | N
 
 
 def _fields_of_gemm(product: ops.Gemm | GemmGate) -> dict[str, Any] | None:
-    """What a product with a normalization has of a product of one matrix, which does nothing else than add a row; None of
-    another."""
+    """What a product with a normalization has of a product of one matrix, which does nothing else than add a row, and whose
+    second factor every device binds: only a GEMM by itself is cut into parts of its columns. None of another."""
     if any(size != 1 for size in product.tensor("output_tensor").sizes[:-2]) or product.trans_a is MatrixTransform.TRANSPOSE:
+        return None
+    if product.tensor("b_tensor").total_tensor_size_in_bytes > _MOST_BOUND:
         return None
     fields: dict[str, Any] = {name: _matrix_of(product.tensor(name)) for name in ("b_tensor", "output_tensor")}
     fields["trans_b"] = product.trans_b

@@ -242,7 +242,7 @@ def test_long_sums_of_few_tiles_are_split() -> None:
         (256, 4096, 14336, True, (128, 128, 4)),
         (128, 14336, 4096, False, (128, 128, 2)),
         (512, 4096, 14336, True, (128, 128, 2)),
-        (512, 4096, 1024, True, (128, 128, 1)),  # two parts would be faster, but by less than a dispatch
+        (512, 4096, 1024, True, (128, 128, 1)),
         (1576, 768, 768, False, (96, 128, 1)),
         (2048, 768, 3072, True, (96, 128, 1)),
         (128, 3072, 768, False, (64, 64, 1)),

@@ -13,6 +13,7 @@ from dmlvk.graph.passes.join import _starts
 from dmlvk.graph.passes.match import Operand, product
 from dmlvk.graph.step import Step, Storage
 from dmlvk.graph.step_graph import StepGraph
+from dmlvk.kernels.matmul.rules import GEMM_VECTOR_ROWS
 from dmlvk.spec import ops
 from dmlvk.spec.block_formats import BlockFormat
 from dmlvk.spec.enums import MatrixTransform, TensorDataType, TensorFlags
@@ -209,11 +210,12 @@ def _plain(rows: int, leading: tuple[int, ...] = (), **fields: Any) -> OperatorD
     return ops.Gemm(**own | fields)
 
 
-def test_a_product_without_blocks_normalizes_up_to_four_rows_itself() -> None:
-    (found,) = _normalized(_layer(_plain(4), 4, 32))
+def test_a_product_without_blocks_normalizes_as_many_rows_as_its_kernel_has() -> None:
+    most = GEMM_VECTOR_ROWS
+    (found,) = _normalized(_layer(_plain(most), most, 32))
     found.validate()
-    assert isinstance(found, NormalizedGemm) and found.product == _plain(4)
-    assert not _normalized(_layer(_plain(5), 5, 32))
+    assert isinstance(found, NormalizedGemm) and found.product == _plain(most)
+    assert not _normalized(_layer(_plain(most + 1), most + 1, 32))
 
 
 def test_a_product_normalizes_rows_of_the_only_matrix() -> None:
@@ -241,6 +243,16 @@ def test_a_product_that_a_device_may_have_to_cut_does_not_normalize() -> None:
         sizes = {"b_tensor": (columns, 32), "output_tensor": (1, columns)}
         product = _plain(1, **{name: TensorDesc(F16, own) for name, own in sizes.items()})
         assert len(_normalized(_layer(product, 1, 32))) == fused
+
+
+def test_a_product_of_normalized_rows_with_themselves_does_not_normalize() -> None:
+    """Its second factor is what is normalized, too, which nobody would write any more."""
+    tensors = {"a_tensor": (2, 32), "b_tensor": (2, 32), "output_tensor": (2, 2)}
+    layer = _layer(_plain(2, **{name: TensorDesc(F16, sizes) for name, sizes in tensors.items()}), 2, 32)
+    norm, product, reader = layer.steps
+    squared = Step.of("", product.desc, product.storages() | {"b_tensor": norm.outputs[0]})
+    assert _normalized(layer)
+    assert not _normalized(layer._replace(steps=[norm, squared, reader]))
 
 
 def test_a_product_with_a_gate_normalizes() -> None:

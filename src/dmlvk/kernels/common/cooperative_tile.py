@@ -116,7 +116,7 @@ def cooperative_tile(
 
 class _Speed(NamedTuple):
     """The share of a processor's rate of matrices that tiles reach, with one workgroup on it and with several, the most
-    parts of the depth that were measured, and the most workgroups on it."""
+    parts of the depth with which they are a choice, and the most workgroups on it."""
 
     alone: float
     together: float

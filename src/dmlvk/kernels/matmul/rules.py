@@ -35,7 +35,7 @@ class NormalizedGemmProblem:
     """A product of rows that are normalized first, as its rules see it.
 
     Attributes:
-        product: The product, with all columns of the second factor.
+        product: The product, with a gate of the columns behind it.
         packed: Whether all rows are packed.
         row_bytes: The bytes that make an element of a row.
     """
@@ -150,8 +150,8 @@ NORMALIZED_GEMM = (
         possible=_is_one_dispatch,
         because="at most 4 rows, not too many columns, on a GPU: squares are added up beside the products, and quads of a "
         "processor find rows in its cache. H100 (driver 580, 2026-11-27), FLOAT16, a token of 8 layers of the 1B shape 622 "
-        "us so and 685 apart, of 6 of the 3B shape 694 and 744, of 4 of the 8B shape 867 and 880; 32,000 logits take 10 to "
-        "16 us longer so",
+        "us so and 685 apart, of 6 of the 3B shape 694 and 744, of 4 of the 8B shape 867 and 880; 32,000 logits take 6 to "
+        "17 us longer so",
     ),
     Rule("apart", when=always, possible=always, because="a normalization of all rows, then the product of them"),
 )

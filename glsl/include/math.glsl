@@ -8,8 +8,8 @@
 // inline the same function equal to the last bit. It does not reach `fma`, which a device may also round twice or merge with
 // another one: where that would matter, products and sums stand alone.
 //
-// Where T is FLOAT16 most functions have a second form that is good to about 2^-17, which adds a hundredth of a ULP of that
-// type to the half of rounding. There exp2, 3 + 2 |y| ULP, and log2, 3 ULP outside [1/2, 2] and 2^-21 within, come from the
+// Where T is FLOAT16, or the includer defines SHORT_MATH, most functions have a second form that is good to about 2^-17, which adds
+// a hundredth of a ULP of FLOAT16 to the half of rounding. There exp2, 3 + 2 |y| ULP, and log2, 3 ULP outside [1/2, 2] and 2^-21 within, come from the
 // device: of all built-in functions these two have errors that Vulkan bounds. Near a zero, where that bound is worth nothing,
 // a short polynomial takes their place.
 //
@@ -18,6 +18,10 @@
 
 #ifndef DMLVK_MATH_GLSL
 #define DMLVK_MATH_GLSL
+
+#if defined(T_IS_FLOAT16) && !defined(SHORT_MATH)
+#define SHORT_MATH
+#endif
 
 #define INFINITY uintBitsToFloat(0x7F800000u)
 #define NOT_A_NUMBER uintBitsToFloat(0x7FC00000u)
@@ -100,9 +104,9 @@ float exp_scaled(float x, float low, int shift) {
 // e^(x + low). 1 ULP.
 float exp_sum(float x, float low) { return x > 89.0 ? INFINITY : x < -104.0 ? 0.0 : exp_scaled(x, low, 0); }
 
-// 2^y for |y| <= 126, to 2^-23, or within 3 + 2 |y| ULP where T is FLOAT16.
+// 2^y for |y| <= 126, to 2^-23, or within 3 + 2 |y| ULP with SHORT_MATH.
 float exp2_bounded(float y) {
-#if defined(T_IS_FLOAT16)
+#ifdef SHORT_MATH
     return exp2(y);
 #else
     precise float sum = fma(y, 1.0, ROUNDING);
@@ -114,7 +118,7 @@ float exp2_bounded(float y) {
 }
 
 float exp_accurate(float x) {
-#if defined(T_IS_FLOAT16)
+#ifdef SHORT_MATH
     // 0 where float32 has 0: what is added up of -infinity must be nothing.
     return is_nan(x) ? x : x < -87.0 ? 0.0 : exp2_bounded(min(x * LOG2_E, 126.0));
 #else
@@ -122,10 +126,10 @@ float exp_accurate(float x) {
 #endif
 }
 
-// e^x for x <= 0, without a branch; 0 below -87, where it is no normal number. 1 ULP, or as exp2_bounded where T is FLOAT16. NaN by
+// e^x for x <= 0, without a branch; 0 below -87, where it is no normal number. 1 ULP, or as exp2_bounded with SHORT_MATH. NaN by
 // itself.
 float exp_of_negative(float x) {
-#if defined(T_IS_FLOAT16)
+#ifdef SHORT_MATH
     const float result = exp2(x * LOG2_E);
 #else
     int n;
@@ -135,7 +139,7 @@ float exp_of_negative(float x) {
     return x < -87.0 ? 0.0 : result;
 }
 
-#if defined(T_IS_FLOAT16)
+#ifdef SHORT_MATH
 // e^x - 1.
 float expm1(float x) {
     precise float small = x * fma(fma(fma(4.1735772e-2, x, 0.16690955), x, 0.49999928), x, 1.0);
@@ -175,7 +179,7 @@ float split_exponent(float x, out float e) {
 // ln x; -infinity at 0, NaN below. 1 ULP.
 float log_accurate(float x) {
     const uint bits = floatBitsToUint(x);
-#if defined(T_IS_FLOAT16)
+#ifdef SHORT_MATH
     // No float16 is subnormal here. The bound of log2 is absolute between 1/2 and 2.
     const float f = x - 1.0;
     precise float small = f * fma(fma(fma(fma(0.20541981, f, -0.25471434), f, 0.333285), f, -0.4999741), f, 1.0);
@@ -207,7 +211,7 @@ float log1p_positive(float x) {
 
 // 3 ULP.
 float tanh_accurate(float x) {
-#if defined(T_IS_FLOAT16)
+#ifdef SHORT_MATH
     precise float square = x * x;
     precise float small = x * fma(fma(0.12877114, square, -0.33324608), square, 1.0);
     precise float large = 1.0 - 2.0 / (1.0 + exp2_bounded(min(abs(x), 10.0) * (2.0 * LOG2_E)));
@@ -222,7 +226,7 @@ float tanh_accurate(float x) {
 
 // 1 / (1 + e^-x). 3 ULP.
 float sigmoid(float x) {
-#if defined(T_IS_FLOAT16)
+#ifdef SHORT_MATH
     precise float result = 1.0 / (1.0 + exp2_bounded(clamp(x, -87.0, 87.0) * -LOG2_E));
     return x < -87.0 ? 0.0 : is_nan(x) ? x : result;
 #else
@@ -234,7 +238,7 @@ float sigmoid(float x) {
 // ln(1 + e^x) without overflow: the larger of 0 and x, plus what is left. NaN by the exponential.
 float softplus(float x) {
     const float e = exp_accurate(-abs(x));
-#if defined(T_IS_FLOAT16)
+#ifdef SHORT_MATH
     precise float q = fma(fma(fma(fma(fma(fma(1.4141002e-2, e, -6.6401727e-2), e, 0.14922379), e, -0.23503855), e,
                                   0.33109447), e, -0.49986964), e, 0.99999875);
     precise float result = fma(e, q, max(x, 0.0)); // of e, ln(1 + e)
@@ -250,7 +254,7 @@ float softplus(float x) {
 // or 3 for float16, that rounds to 1. 2 ULP.
 float erf(float x) {
     precise float s = x * x;
-#if defined(T_IS_FLOAT16)
+#ifdef SHORT_MATH
     precise float small = x * fma(fma(0.10659908, s, -0.37575468), s, 1.1283759);
     const float t = min(abs(x), 3.0);
     precise float logarithm = fma(fma(fma(fma(1.4807378e-2, t, -0.12115547), t, -0.94220454), t, -1.6184256), t, -1.4093089e-3);
@@ -272,7 +276,7 @@ float erf(float x) {
 // t = |x| and the upper tail Q(t) = 0.5 erfc(t / sqrt(2)). NaN, and by the formula also -infinity, is NaN.
 float gelu(float x) {
     precise float positive = fma(0.5, abs(x), 0.5 * x); // max(x, 0) that keeps NaN; exact
-#if defined(T_IS_FLOAT16)
+#ifdef SHORT_MATH
     // log2 Q(t) is a polynomial; at 5.9, t Q(t) is less than half of the least float16.
     const float t = min(abs(x), 5.9);
     precise float logarithm = fma(fma(fma(fma(fma(fma(3.2445267e-5, t, -7.4842753e-4), t, 7.942302e-3), t, -5.305189e-2), t,

@@ -1,4 +1,4 @@
-// Matrix product by cooperative matrices: float16 factors, float32 sums.
+// Matrix product by cooperative matrices: float16 or bfloat16 factors, float32 sums.
 //
 //   y = activation(alpha * sum over k of a[m, k] * b[k, n] + beta * c[m, n] + addend[m, n])
 //
@@ -60,7 +60,11 @@ uvec4 packed_b(Raw raw) { return packed(raw, VECTOR_B != 0); }
     Raw name(uint first, uint step, uint most, uint valid) { return valid != 0 ? words[first / 8] : uvec4(0); }
 #else
 #if T_BYTES == 2
+#ifdef T_IS_BFLOAT16
+#define BITS(element) uint(element)
+#else
 #define BITS(element) uint(float16BitsToUint16(element))
+#endif
 #define WORD(words, first, i) words[first / 8][i]
 #else
 #define BITS(element) floatBitsToUint(element)
@@ -118,6 +122,10 @@ Raw fetch_b(uint place, uint line, uint word, uint k) {
     return eight_of_b(first, p.b_strides[3], p.columns - 1 - across(first_n + 8 * word, p.columns), 8);
 }
 
+#ifdef T_IS_BFLOAT16
+#define FACTOR bfloat16_t
+#define SUM_TYPE float
+#endif
 #if ADDS
 void begin_sums();
 #define SUMS_BEGIN if (ADDEND >= ADDEND_FIRST) begin_sums();
@@ -134,7 +142,7 @@ const uint QUAD_SHARE = (QUADS * SUBGROUPS + LOCAL_SIZE_X - 1) / LOCAL_SIZE_X;
 void begin_sums() {
     const uint block_m = first_m + gl_SubgroupID / SUBGROUPS_N * SUB_M;
     const uint block_n = first_n + gl_SubgroupID % SUBGROUPS_N * SUB_N;
-    QUAD more[BLOCKS_M][QUAD_SHARE];
+    RESULT_QUAD more[BLOCKS_M][QUAD_SHARE];
     [[unroll]] for (uint i = 0; i < BLOCKS_M; ++i) {
         [[unroll]] for (uint s = 0; s < QUAD_SHARE; ++s) {
             const uint e = s * gl_SubgroupSize + gl_SubgroupInvocationID;
@@ -145,7 +153,7 @@ void begin_sums() {
         [[unroll]] for (uint s = 0; s < QUAD_SHARE; ++s) {
             const uint e = s * gl_SubgroupSize + gl_SubgroupInvocationID;
             const uint at = gl_SubgroupID * SIZE_SUMS + e / (SUB_N / 4) * PITCH_SUMS + e % (SUB_N / 4);
-            if (e < QUADS) tiles[at] = floatBitsToUint(unpack_quad(more[i][s]));
+            if (e < QUADS) tiles[at] = floatBitsToUint(unpack_results(more[i][s]));
         }
         subgroupMemoryBarrierShared();
         subgroupBarrier();
@@ -172,7 +180,7 @@ void main() {
     start_a = BYTE_OFFSET_A / T_BYTES + matrix_start(outer, inner, p.a_strides);
     start_b = BYTE_OFFSET_B / T_BYTES + matrix_start(outer, inner, p.b_strides);
 #if ADDS
-    addend_start = BYTE_OFFSET_ADDEND / T_BYTES + matrix_start(outer, inner, p.addend_strides);
+    addend_start = BYTE_OFFSET_ADDEND / R_BYTES + matrix_start(outer, inner, p.addend_strides);
 #endif
 
     const uint first = split * p.split_rounds * TILE_K;

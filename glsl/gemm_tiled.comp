@@ -10,7 +10,7 @@
 // With PARTIAL the depth is split into p.splits parts of p.split_rounds rounds, and Y is temporary memory, which gets the
 // parts' sums as they are, in float32: [split, matrix, row, column], rows of p.partial_pitch (a multiple of 4) numbers.
 // gemm_merge adds them.
-// FLOAT16 operands are placed as float32, so both types sum in float32.
+// FLOAT16 and BFLOAT16 operands are placed as float32, so all types sum in float32.
 // Chosen where the product has rows and columns enough to fill a tile; split where tiles are few and sums are long.
 
 #include "tensor.glsl"
@@ -50,7 +50,7 @@ void begin_sums() {
     if (slice() > 0) return;
     [[unroll]] for (uint i = 0; i < BLOCK_M; ++i)
         [[unroll]] for (uint j = 0; j < BLOCK_N / 4; ++j)
-            sums[i][j] = unpack_quad(load_addends(first_m + tile_row(i), first_n + tile_column(j)));
+            sums[i][j] = unpack_results(load_addends(first_m + tile_row(i), first_n + tile_column(j)));
 }
 
 void fetch_round(uint round) {
@@ -79,7 +79,7 @@ void main() {
     const uint inner = matrix - outer * p.inner_batch;
     a_start = matrix_start(outer, inner, p.a_strides);
     b_start = matrix_start(outer, inner, p.b_strides);
-    addend_start = BYTE_OFFSET_ADDEND / T_BYTES + matrix_start(outer, inner, p.addend_strides);
+    addend_start = BYTE_OFFSET_ADDEND / R_BYTES + matrix_start(outer, inner, p.addend_strides);
 
     const uint rounds = (p.depth + TILE_K - 1) / TILE_K;
     begin_a(first_m, p.rows - 1, p.a_strides[2], p.a_strides[3]);

@@ -42,6 +42,7 @@ _H200 = Capabilities(
     storage_buffers=2**20,
     cooperative_matrices=(
         CooperativeMatrix(16, 16, 16, "float16", "float32"),
+        CooperativeMatrix(16, 16, 16, "bfloat16", "float32"),
         CooperativeMatrix(16, 16, 32, "int8", "int32"),
     ),
     workgroup_matrices=(WorkgroupMatrix(128, 32, 16, 16, "float16", "float32"),),

@@ -25,10 +25,10 @@ void store_gated(uint outer, uint inner, uint m, uint n, vec4 gates, vec4 others
     [[unroll]] for (uint c = 0; c < 4; ++c)
         values[c] = gated(finished(outer, inner, m, n + c, gates[c])) * finished(outer, inner, m, p.columns + n + c, others[c]);
     const uint element = matrix_start(outer, inner, p.y_strides) + m * p.y_strides[2] + n * p.y_strides[3];
-    const uint at = BYTE_OFFSET_Y / T_BYTES + element;
-    if (VECTOR_Y != 0) y_quads[at / 4] = pack_quad(values);
+    const uint at = BYTE_OFFSET_Y / R_BYTES + element;
+    if (VECTOR_Y != 0) y_quads[at / 4] = pack_results(values);
     else
-        [[unroll]] for (uint c = 0; c < 4; ++c) y[at + c * p.y_strides[3]] = T(values[c]);
+        [[unroll]] for (uint c = 0; c < 4; ++c) y[at + c * p.y_strides[3]] = RESULT(values[c]);
 }
 
 #endif

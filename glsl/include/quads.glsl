@@ -1,4 +1,4 @@
-// Four neighbouring elements of a floating-point tensor as one access of 16 bytes (FLOAT32) or 8 (FLOAT16).
+// Four neighbouring elements of a floating-point tensor as one access of 16 bytes (FLOAT32) or 8 (FLOAT16, BFLOAT16).
 //
 // For the data type macro T this gives
 //   QUAD                       what a buffer of quads is an array of, and how loads wait in registers: still packed
@@ -7,7 +7,12 @@
 #ifndef DMLVK_QUADS_GLSL
 #define DMLVK_QUADS_GLSL
 
-#if T_BYTES == 2
+#ifdef T_IS_BFLOAT16
+#include "bfloat16.glsl"
+#define QUAD uvec2
+vec4 unpack_quad(QUAD quad) { return vec4(bfloat16_pair(quad.x), bfloat16_pair(quad.y)); }
+QUAD pack_quad(vec4 values) { return QUAD(bfloat16_word(values.xy), bfloat16_word(values.zw)); }
+#elif T_BYTES == 2
 #define QUAD uvec2
 vec4 unpack_quad(QUAD quad) { return vec4(unpackHalf2x16(quad.x), unpackHalf2x16(quad.y)); }
 QUAD pack_quad(vec4 values) { return QUAD(packHalf2x16(values.xy), packHalf2x16(values.zw)); }

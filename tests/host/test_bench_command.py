@@ -118,6 +118,7 @@ def test_every_problem_has_a_limit_of_its_type() -> None:
         found.setdefault((data_type, plain, by_matrices), problem)
     products = {key: problem for key, problem in found.items() if key[1] != "copy_gb_per_s"}
     assert set(products) == {
+        ("BFLOAT16", "float32_tflop_per_s", "matrix_float16_tflop_per_s"),
         ("FLOAT32", "float32_tflop_per_s", "matrix_float16_tflop_per_s"),
         ("FLOAT16", "float16_tflop_per_s", "matrix_float16_tflop_per_s"),
         ("INT8", "int8_top_per_s", "matrix_int8_top_per_s"),

@@ -27,6 +27,7 @@ CAPABILITIES = {
     4448: "storage8",
     5345: "vulkan_memory_model",
     6022: "cooperative_matrix",
+    **dict.fromkeys((5116, 5118), "bfloat16"),
     **dict.fromkeys((6017, 6018, 6019), "integer_dot_product"),
     **dict.fromkeys((*range(5430, 5436), 5439), "cooperative_matrix2"),
 }

@@ -23,7 +23,7 @@ from dmlvk.spec.gate import Gate
 from dmlvk.spec.ops.block_quantized import BlockQuantizedGemm, NormalizedBlockGemm
 from dmlvk.spec.ops.chain import PointwiseChain
 from dmlvk.spec.ops.convolution import ConvolutionAdd
-from dmlvk.spec.ops.matmul import GemmGate, NormalizedGemm
+from dmlvk.spec.ops.matmul import FormatGemm, GemmGate, NormalizedGemm
 from dmlvk.spec.ops.rotary import RotaryEmbedding
 from dmlvk.spec.schema import REGISTRY, OperatorDesc, Traits
 from dmlvk.spec.tensor import calculate_strides
@@ -265,6 +265,8 @@ def test_flops_of_products_and_convolutions() -> None:
         epsilon=1e-5,
     )
     assert normalized.flops() == blocks.flops()
+    bits = {name: TensorDesc(TensorDataType.UINT16, sizes) for name, sizes in (("a_tensor", (5, 3)), ("b_tensor", (3, 7)))}
+    assert FormatGemm(**bits, output_tensor=TensorDesc(F32, (5, 7))).flops() == 2 * 5 * 3 * 7
     x, square, scale = TensorDesc(F32, (5, 3)), TensorDesc(F32, (16, 3)), TensorDesc(F32, (3,))
     halved = NormalizedGemm(
         input_tensor=x,

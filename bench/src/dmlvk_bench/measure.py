@@ -18,6 +18,7 @@ from dmlvk.kernels.lowering import explain
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.runtime.memory import Buffer, BufferBinding
 from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.formats import NumberFormat
 from dmlvk.spec.schema import Slot
 from dmlvk_bench.ceilings import copy_seconds
 from dmlvk_bench.check import difference
@@ -240,7 +241,8 @@ def chosen_rule(device: Device, problem: Problem) -> str:
 
 def named_type(problem: Problem) -> str:
     """The data type that a problem's name has in it, else that of its first output."""
-    words = (word for word in problem.name.split() if word in TensorDataType.__members__)
+    types = {*TensorDataType.__members__, *NumberFormat.__members__}
+    words = (word for word in problem.name.split() if word in types)
     outputs = (slot.tensor.data_type.name for slot in problem.desc.output_slots() if slot.tensor is not None)
     return next(words, "") or next(outputs)
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 import dmlvk
 from dmlvk.spec.enums import MatrixTransform, TensorDataType
 from dmlvk.spec.gate import Gate
-from dmlvk.spec.ops.matmul import GemmGate, NormalizedGemm
+from dmlvk.spec.ops.matmul import FormatGemm, GemmGate, NormalizedGemm
 from dmlvk.spec.tensor import TensorDesc
-from dmlvk_bench.problems.model import FLOAT16, FLOAT32, FLOATS, Problem, nbytes
+from dmlvk.verify.cases.model import Array
+from dmlvk_bench.problems.data import ordinary
+from dmlvk_bench.problems.model import FLOAT16, FLOAT32, FLOATS, Arrays, Problem, nbytes
 from dmlvk_bench.problems.scale import Scale, Sizes
 
 SUITE = "matmul"
@@ -18,6 +22,8 @@ SUITE = "matmul"
 
 _FEW_ROWS = 16
 """A product of no more of them is bound by one read of the other factor, so it has as many at every scale."""
+_CHECKED_ROWS = 64
+"""Rows of a product of BFLOAT16 that are compared, by the host."""
 
 
 def _elements(sizes: Sizes) -> int:
@@ -63,6 +69,47 @@ def _product(
         bytes_moved=nbytes(a, b, y),
         operations=_operations((batch, rows, depth, columns)),
         tolerance=1e-3 if data_type == FLOAT16 else 1e-5,
+    )
+
+
+def _bits(rng: np.random.Generator, sizes: Sizes, data_type: TensorDataType) -> Array:
+    """The bits of normal numbers, cut to BFLOAT16."""
+    return (ordinary(rng, sizes, FLOAT32).view(np.uint32) >> 16).astype(np.uint16)
+
+
+def _numbers(bits: Array) -> Array:
+    """The numbers of BFLOAT16's bits."""
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def _off(inputs: Arrays, outputs: Arrays) -> float:
+    """How far the first rows of a product of BFLOAT16 are from those of float32."""
+    (a, b), (y,) = inputs, outputs
+    expected = _numbers(a[:_CHECKED_ROWS]) @ _numbers(b)
+    return float(np.abs(_numbers(y[:_CHECKED_ROWS]) - expected).max() / np.abs(expected).max())
+
+
+def _of_bits(scale: Scale, rows: int, depth: int, columns: int, target: float, *, copy_target: float = 0.0) -> Problem:
+    """A product of BFLOAT16, whose tensors hold bits."""
+
+    def rival(torch: Any, a: Any, b: Any) -> Any:
+        return a.view(torch.bfloat16) @ b.view(torch.bfloat16)
+
+    sizes = (1, rows, depth, columns)
+    free = [axis for axis, size in enumerate(sizes) if size > _FEW_ROWS]
+    _, rows, depth, columns = scale.fit(sizes, *free, elements=_elements, operations=_operations)
+    a, b, y = (TensorDesc(TensorDataType.UINT16, matrix) for matrix in ((rows, depth), (depth, columns), (rows, columns)))
+    return Problem(
+        f"GEMM of bits depth {depth} BFLOAT16 {rows}x{columns}",
+        FormatGemm(a_tensor=a, b_tensor=b, output_tensor=y),
+        rival,
+        target,
+        copy_target=copy_target,
+        bytes_moved=nbytes(a, b, y),
+        operations=_operations((1, rows, depth, columns)),
+        domains={"": _bits},
+        tolerance=2**-8,
+        check=_off,
     )
 
 
@@ -155,5 +202,8 @@ def problems(scale: Scale) -> list[Problem]:
             for transposed in (False, True):
                 found.append(_product(scale, data_type, rows, large, large, 0.9, copy_target=0.9, transposed=transposed))
         found.append(_product(scale, data_type, large, large, 1, 0.9, copy_target=0.9))
+    found += [_of_bits(scale, size, size, size, 0.6) for size in (4096, 8192)]
+    found += [_of_bits(scale, *sizes, 0.6) for sizes in _WIDE]
+    found += [_of_bits(scale, rows, large, large, 0.9, copy_target=0.9) for rows in (1, 16)]
     gated = (_gated(scale, rows, 2048, 16384) for rows in (1, 512))
     return [*found, *gated, _normalized(scale, 1, 2048, 3072)]

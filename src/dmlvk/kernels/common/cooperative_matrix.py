@@ -16,7 +16,8 @@ half of what matrices can do, others 0.78 of what float32 can do and, of packed 
 def cooperative_matrix(caps: Capabilities, operands: str, sums: str) -> CooperativeMatrix | None:
     """The largest shape of these component types that divides every tile: 8 or 16 rows and columns, at most 32 of the depth.
     None where the device has none, or lacks something else that the kernels need: a feature, workgroups of 4 subgroups."""
-    if not caps.features.issuperset(_FEATURES) or caps.workgroup_invocations < 4 * caps.subgroup_size:
+    features = _FEATURES | {"bfloat16"} if operands == "bfloat16" else _FEATURES
+    if not caps.features.issuperset(features) or caps.workgroup_invocations < 4 * caps.subgroup_size:
         return None
     shapes = [
         shape

@@ -50,11 +50,12 @@ GLSL_TYPES: dict[str, GlslType] = {
     "UINT16": GlslType("uint16_t", "uint", ("storage16",), _STORAGE16),
     "INT8": GlslType("int8_t", "int", ("storage8",), _STORAGE8),
     "UINT8": GlslType("uint8_t", "uint", ("storage8",), _STORAGE8),
+    "BFLOAT16": GlslType("uint16_t", "float", ("storage16",), _STORAGE16),  # its bits
     "BITS64": GlslType("uvec2", "uvec2"),
     "BITS128": GlslType("uvec4", "uvec4"),
 }
-"""The GLSL types by ``TensorDataType`` name, and by two names for bits of no type. A variant macro whose value is one of
-these names is a data type macro."""
+"""The GLSL types by ``TensorDataType`` name, by that of a format, and by two names for bits of no type. A variant macro
+whose value is one of these names is a data type macro."""
 
 _EXTENSION_FEATURES = {
     "GL_KHR_shader_subgroup_arithmetic": "subgroup_arithmetic",
@@ -63,6 +64,7 @@ _EXTENSION_FEATURES = {
     "GL_EXT_shader_explicit_arithmetic_types_int16": "int16",
     "GL_EXT_integer_dot_product": "integer_dot_product",
     "GL_KHR_cooperative_matrix": "cooperative_matrix",
+    "GL_EXT_bfloat16": "bfloat16",
     "GL_NV_cooperative_matrix2": "cooperative_matrix2",
     "GL_KHR_memory_scope_semantics": "vulkan_memory_model",
 }

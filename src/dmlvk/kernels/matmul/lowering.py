@@ -20,6 +20,7 @@ from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Source, aligned, in
 from dmlvk.kernels.common.registry import register, subgroup_features
 from dmlvk.kernels.common.shapes import check_rounds, linear_grid, most_invocations, power_of_two
 from dmlvk.kernels.elementwise.lowering import scalar_words
+from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.matmul.manifest import DOUBLE_BLOCK, DOUBLE_DEPTH, DOUBLE_EDGE, Addend
 from dmlvk.kernels.matmul.rules import (
     GEMM,
@@ -45,7 +46,7 @@ from dmlvk.kernels.softmax.lowering import over_last_dimension
 from dmlvk.spec import ops
 from dmlvk.spec.enums import MatrixTransform, OperatorType, TensorDataType
 from dmlvk.spec.gate import Gate
-from dmlvk.spec.ops.matmul import GemmAdd, GemmGate, NormalizedGemm
+from dmlvk.spec.ops.matmul import FormatGemm, GemmAdd, GemmGate, NormalizedGemm
 from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.tensor import TensorDesc, element_bits
 
@@ -58,6 +59,8 @@ class Product:
     """y = activation(alpha * a b + beta * c + addend), matrix by matrix, whichever operator asked for it.
 
     Attributes:
+        data_type: That of the factors; of UINT16 they are the bits of BFLOAT16.
+        result_type: That of all else, where it is another one.
         batch: Outer and inner batch sizes.
         rows, columns, depth: The rows and columns of y, and the terms of each sum.
         a, b, c, y: The ranges of the operands; c may be any range where ``has_c`` is False.
@@ -84,6 +87,17 @@ class Product:
     activation: Activation
     addend: Range | None = None
     addend_strides: Strides = (0, 0, 0, 0)
+    result_type: TensorDataType | None = None
+
+    @property
+    def results(self) -> TensorDataType:
+        """The data type of c, addend and y."""
+        return self.data_type if self.result_type is None else self.result_type
+
+    @property
+    def is_bfloat16(self) -> bool:
+        """Whether the factors are bits of BFLOAT16."""
+        return self.data_type is TensorDataType.UINT16
 
     @property
     def matrices(self) -> int:
@@ -162,6 +176,11 @@ def _shape_params(product: Product) -> dict[str, int | Strides]:
     }
 
 
+def _kernel_type(data_type: TensorDataType) -> str:
+    """The kernels' name of a product's data type."""
+    return "BFLOAT16" if data_type is TensorDataType.UINT16 else data_type.name
+
+
 def product_dispatch(
     kernel: str,
     product: Product,
@@ -175,13 +194,17 @@ def product_dispatch(
 ) -> Dispatch:
     """A dispatch of a product's kernel, whose further buffers are ``more``."""
     addend = Addend.NONE if product.addend is None else Addend.LAST
+    types = {"T": product.data_type, "R": product.results}
     constants = {"ADDEND": addend, **constants, "ACTIVATION": product.activation.id, "HAS_C": int(product.has_c)}
     return make_dispatch(
         kernel,
         (product.a, product.b, product.c, product.a if product.addend is None else product.addend, product.y, *more),
         grid,
         subgroup_size,
-        variant={"T": product.data_type.name, **(variant or {})},
+        variant={
+            **{macro: _kernel_type(own) for macro, own in types.items() if macro in KERNELS[kernel].macros},
+            **(variant or {}),
+        },
         constants=constants,
         alpha=product.alpha,
         beta=product.beta,
@@ -238,7 +261,7 @@ def output_quads(product: Product) -> bool:
     return (
         product.y_strides[3] == 1
         and product.columns % QUAD == 0
-        and _whole_quads(product.data_type, product.y, product.y_strides, 3)
+        and _whole_quads(product.results, product.y, product.y_strides, 3)
     )
 
 
@@ -257,7 +280,7 @@ def _addend_time(product: Product) -> Addend:
     if product.alpha != 1.0:
         return Addend.LAST
     in_quads = product.addend_strides[3] == 1 and product.columns % QUAD == 0
-    in_quads = in_quads and _whole_quads(product.data_type, product.addend, product.addend_strides, 3)
+    in_quads = in_quads and _whole_quads(product.results, product.addend, product.addend_strides, 3)
     return Addend.FIRST_QUADS if in_quads else Addend.FIRST
 
 
@@ -358,7 +381,7 @@ def _tiled(product: Product, caps: Capabilities, *, split: bool) -> Plan:
 def cooperative(product: Product, caps: Capabilities) -> Plan:
     """Tiles by cooperative matrices, in parts of the depth where they are few."""
     product = product.normalized().with_addend_as_c()
-    matrix = cooperative_matrix(caps, "float16", "float32")
+    matrix = cooperative_matrix(caps, "bfloat16" if product.is_bfloat16 else "float16", "float32")
     assert matrix is not None, "the rule asks for one"
     a = factor_access(product.data_type, product.a, product.a_strides, 2)
     b = factor_access(product.data_type, product.b, product.b_strides, 3)
@@ -381,7 +404,7 @@ def cooperative(product: Product, caps: Capabilities) -> Plan:
     workgroups = tile.tiles(product.rows, product.columns) * product.matrices
     divided = split_sum(product, caps, -(-product.depth // tile.depth), parts)
     return parts_and_merge(
-        "gemm_cooperative",
+        "gemm_cooperative_bfloat16" if product.is_bfloat16 else "gemm_cooperative",
         product,
         caps,
         constants,
@@ -473,13 +496,13 @@ def _strides(tensor: TensorDesc, transform: MatrixTransform = MatrixTransform.NO
     return (outer, inner, column, row) if transform == MatrixTransform.TRANSPOSE else (outer, inner, row, column)
 
 
-def _product(desc: ops.Gemm | GemmGate) -> Product:
+def _product(desc: ops.Gemm | FormatGemm | GemmGate) -> Product:
     a, b, y = desc.tensor("a_tensor"), desc.tensor("b_tensor"), desc.tensor("output_tensor")
     outer, inner, row_count, column_count = (1,) * (4 - y.dimension_count) + y.sizes
     c, alpha, beta, activation = (
         (None, 1.0, 1.0, None)
         if isinstance(desc, GemmGate)
-        else (desc.c_tensor, desc.alpha, desc.beta, None if _is_softmax(desc.fused_activation) else desc.fused_activation)
+        else (desc.c_tensor, desc.alpha, desc.beta, _own_activation(desc))
     )
     addend = desc.addend_tensor if isinstance(desc, GemmAdd) else None
     return Product(
@@ -502,6 +525,7 @@ def _product(desc: ops.Gemm | GemmGate) -> Product:
         activation=fused(activation),
         addend=None if addend is None else input_range(3),
         addend_strides=(0, 0, 0, 0) if addend is None else _strides(addend),
+        result_type=None if y.data_type is a.data_type else y.data_type,
     )
 
 
@@ -509,22 +533,32 @@ def _is_softmax(activation: OperatorDesc | None) -> bool:
     return isinstance(activation, ops.ActivationSoftmax | ops.ActivationSoftmax1)
 
 
-def _problem(desc: ops.Gemm | GemmGate) -> GemmProblem:
+def _own_activation(desc: ops.Gemm | FormatGemm) -> OperatorDesc | None:
+    """The activation that is the end of a product; a softmax is a dispatch of its own."""
+    activation = None if isinstance(desc, FormatGemm) else desc.fused_activation
+    return None if _is_softmax(activation) else activation
+
+
+def _problem(desc: ops.Gemm | FormatGemm | GemmGate) -> GemmProblem:
     product = _product(desc)
-    is_half = product.data_type == TensorDataType.FLOAT16
-    scales_clip = product.activation.id == OperatorType.ELEMENT_WISE_CLIP1
-    return GemmProblem(product.rows, product.columns, product.depth, product.matrices, is_half, scales_clip)
+    sizes = product.rows, product.columns, product.depth, product.matrices
+    return GemmProblem(
+        *sizes,
+        is_half=product.data_type is TensorDataType.FLOAT16,
+        scales_clip=product.activation.id == OperatorType.ELEMENT_WISE_CLIP1,
+        is_bfloat16=product.is_bfloat16,
+    )
 
 
 def _schedule(
     build: Callable[[Product, Capabilities], Plan], round_depth: int = 1
-) -> Callable[[ops.Gemm, GemmProblem, Capabilities], Plan]:
+) -> Callable[[ops.Gemm | FormatGemm, GemmProblem, Capabilities], Plan]:
     """A rule's schedule; a CPU's invocation covers at least ``round_depth`` of a sum in a round of its loop."""
 
-    def schedule(desc: ops.Gemm, problem: GemmProblem, caps: Capabilities) -> Plan:
+    def schedule(desc: ops.Gemm | FormatGemm, problem: GemmProblem, caps: Capabilities) -> Plan:
         check_rounds(-(-problem.depth // round_depth), caps, desc.dml_name)
         plan = build(_product(desc), caps)
-        if not _is_softmax(desc.fused_activation):
+        if isinstance(desc, FormatGemm) or not _is_softmax(desc.fused_activation):
             return plan
         softmax = over_last_dimension(desc.tensor("output_tensor"), output_range(), caps)
         return dataclasses.replace(plan, dispatches=plan.dispatches + softmax)
@@ -535,6 +569,7 @@ def _schedule(
 register(
     ops.Gemm,
     GemmAdd,
+    FormatGemm,
     problem=_problem,
     rules=GEMM,
     schedules={

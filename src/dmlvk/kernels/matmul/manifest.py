@@ -50,6 +50,9 @@ SPLIT_PARAMS = ("uint matrices", "uint splits", "uint partial_pitch")
 DOUBLE_EDGE, DOUBLE_BLOCK, DOUBLE_DEPTH = 8, 4, 8
 """Of products of FLOAT64: the invocations along an edge of a tile, their outputs along it, and the terms of a round."""
 
+_TYPES = ("T R", ("FLOAT32 FLOAT32", "FLOAT16 FLOAT16", "BFLOAT16 FLOAT32", "BFLOAT16 BFLOAT16"))
+"""The data types of the factors and of all else."""
+
 _VECTOR_CONSTANTS = (
     ("LOCAL_SIZE_X", 256),
     ("ACTIVATION", 0),
@@ -67,6 +70,31 @@ _VECTOR_CONSTANTS = (
     ("PARTIAL", 0),
 )
 
+
+def _cooperative(name: str, types: tuple[str, tuple[str, ...]], adds: tuple[str, ...], *extensions: str) -> KernelSpec:
+    """The row of products by matrices of some types."""
+    return KernelSpec(
+        name,
+        "gemm_cooperative.comp",
+        buffers=GEMM_BUFFERS,
+        params=(*GEMM_PARAMS, *SPLIT_PARAMS, "uint split_rounds"),
+        constants=(
+            *COOPERATIVE_TILE,
+            ("ACTIVATION", 0),
+            ("HAS_C", 1),
+            ("ADDEND", 0),
+            ("VECTOR_A", 1),
+            ("VECTOR_B", 1),
+            ("VECTOR_Y", 1),
+            ("PARTIAL", 0),
+        ),
+        variants=(types, ("WHOLE", ("0", "1")), ("ADDS", adds)),
+        shared=GEMM_SHARED,
+        features=("storage16",),
+        extensions=(*COOPERATIVE_EXTENSIONS, *extensions),
+    )
+
+
 ROWS: tuple[KernelSpec, ...] = (
     KernelSpec(
         "gemm_double",
@@ -83,7 +111,7 @@ ROWS: tuple[KernelSpec, ...] = (
         buffers=GEMM_BUFFERS,
         params=(*GEMM_PARAMS, "uint count"),
         constants=(("LOCAL_SIZE_X", 128), ("ACTIVATION", 0), ("HAS_C", 1), ("ADDEND", 0)),
-        variants=(("T", FLOATS),),
+        variants=(_TYPES,),
         shared=GEMM_SHARED,
     ),
     KernelSpec(
@@ -92,7 +120,7 @@ ROWS: tuple[KernelSpec, ...] = (
         buffers=GEMM_BUFFERS,
         params=GEMM_PARAMS,
         constants=(("LOCAL_SIZE_X", 64), ("ACTIVATION", 0), ("HAS_C", 1), ("ADDEND", 0), ("ROWS", 8)),
-        variants=(("T", FLOATS),),
+        variants=(_TYPES,),
         shared=GEMM_SHARED,
         extensions=("GL_KHR_shader_subgroup_shuffle",),
     ),
@@ -113,7 +141,7 @@ ROWS: tuple[KernelSpec, ...] = (
             ("VECTOR_Y", 1),
             ("PARTIAL", 0),
         ),
-        variants=(("T", FLOATS),),
+        variants=(_TYPES,),
         shared=GEMM_SHARED,
     ),
     KernelSpec(
@@ -122,7 +150,7 @@ ROWS: tuple[KernelSpec, ...] = (
         buffers=GEMM_BUFFERS,
         params=(*GEMM_PARAMS, *SPLIT_PARAMS),
         constants=(("LOCAL_SIZE_X", 128), ("ACTIVATION", 0), ("HAS_C", 1), ("ADDEND", 0), ("VECTOR_Y", 1)),
-        variants=(("T", FLOATS),),
+        variants=(_TYPES,),
         shared=GEMM_SHARED,
     ),
     KernelSpec(
@@ -131,7 +159,7 @@ ROWS: tuple[KernelSpec, ...] = (
         buffers=GEMM_BUFFERS,
         params=(*GEMM_PARAMS, *SPLIT_PARAMS, "uint split_rounds"),
         constants=_VECTOR_CONSTANTS,
-        variants=(("T", FLOATS),),
+        variants=(_TYPES,),
         shared=(*GEMM_SHARED, ("GATE", Gate)),
         extensions=SUBGROUP_SUMS,
     ),
@@ -145,24 +173,6 @@ ROWS: tuple[KernelSpec, ...] = (
         shared=(*GEMM_SHARED, ("GATE", Gate), ("ADDEND_TYPE", AddendType), ("AT_ONCE", 4)),
         extensions=SUBGROUP_SUMS,
     ),
-    KernelSpec(
-        "gemm_cooperative",
-        "gemm_cooperative.comp",
-        buffers=GEMM_BUFFERS,
-        params=(*GEMM_PARAMS, *SPLIT_PARAMS, "uint split_rounds"),
-        constants=(
-            *COOPERATIVE_TILE,
-            ("ACTIVATION", 0),
-            ("HAS_C", 1),
-            ("ADDEND", 0),
-            ("VECTOR_A", 1),
-            ("VECTOR_B", 1),
-            ("VECTOR_Y", 1),
-            ("PARTIAL", 0),
-        ),
-        variants=(("T", FLOATS), ("WHOLE", ("0", "1")), ("ADDS", ("0", "1"))),
-        shared=GEMM_SHARED,
-        features=("storage16",),
-        extensions=COOPERATIVE_EXTENSIONS,
-    ),
+    _cooperative("gemm_cooperative", ("T R", ("FLOAT32 FLOAT32", "FLOAT16 FLOAT16")), ("0", "1")),
+    _cooperative("gemm_cooperative_bfloat16", ("T R", ("BFLOAT16 FLOAT32", "BFLOAT16 BFLOAT16")), ("0",), "GL_EXT_bfloat16"),
 )

@@ -20,7 +20,7 @@ GEMM_VECTOR_ROWS = 4
 @dataclass(frozen=True)
 class GemmProblem:
     """A matrix product, as its rules see it: rows and columns of the output, terms of each sum, matrices, whether the
-    tensors are FLOAT16, and whether a clip with a ScaleBias is fused."""
+    tensors are FLOAT16, whether a clip with a ScaleBias is fused, and whether the factors are BFLOAT16."""
 
     rows: int
     columns: int
@@ -28,6 +28,7 @@ class GemmProblem:
     batch: int
     is_half: bool = False
     scales_clip: bool = False
+    is_bfloat16: bool = False
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,8 @@ def _splittable(problem: GemmProblem, caps: Capabilities) -> bool:
 
 
 def _cooperative(problem: GemmProblem, caps: Capabilities) -> bool:
-    allowed = problem.is_half or caps.allow_half_precision
-    return allowed and not problem.scales_clip and cooperative_matrix(caps, "float16", "float32") is not None
+    factors = "bfloat16" if problem.is_bfloat16 else "float16" if problem.is_half or caps.allow_half_precision else ""
+    return not problem.scales_clip and cooperative_matrix(caps, factors, "float32") is not None
 
 
 def _parts_pay(problem: GemmProblem, caps: Capabilities) -> bool:
@@ -92,7 +93,7 @@ GEMM = (
         "cooperative",
         when=lambda problem, caps: matrices_pay(caps, "float16") and problem.columns >= 16 and problem.depth >= 16,
         possible=_cooperative,
-        because="float16 factors, or float32 ones that may be rounded to it, on a device with cooperative matrices: on an "
+        because="float16 or bfloat16 factors, or float32 ones that may be rounded, on a device with such matrices: on an "
         "H200 331 TFLOP/s at 4096^3, where tiles have 46 in float32, and 155 at 1024^3; 16x16384 of depth 16384 at 3.6 TB/s",
     ),
     Rule(

@@ -7,11 +7,15 @@ from collections.abc import Sequence
 from dmlvk.spec import constraints as _c
 from dmlvk.spec import schema as _s
 from dmlvk.spec.enums import MatrixTransform, OperatorType, TensorDataType
+from dmlvk.spec.formats import NumberFormat
 from dmlvk.spec.gate import Gate
 from dmlvk.spec.ops.root_mean_square import NORMALIZED_RULES, RootMeanSquare, normalization_of
 from dmlvk.spec.tensor import TensorDesc
 
 __all__ = ["Gemm"]
+
+
+_FLOAT32_OR_BITS = (TensorDataType.FLOAT32, TensorDataType.UINT16)
 
 
 def _transformed(sizes: tuple[int, ...], transform: MatrixTransform) -> tuple[int, int]:
@@ -22,11 +26,30 @@ def _transformed(sizes: tuple[int, ...], transform: MatrixTransform) -> tuple[in
 @_c.constraint(
     "inner_sizes", "must have as many rows as a_tensor has columns, after TransA and TransB, and the same leading sizes"
 )
-def _inner_sizes(desc: Gemm) -> _s.Violation | None:
+def _inner_sizes(desc: Gemm | FormatGemm | GemmGate) -> _s.Violation | None:
     a, b = desc.tensor("a_tensor").sizes, desc.tensor("b_tensor").sizes
     matrix = (_transformed(a, desc.trans_a)[1], _transformed(b, desc.trans_b)[1])
     wanted = a[:-2] + _transformed(matrix, desc.trans_b)
     return None if b == wanted else _s.Violation("b_tensor", b, wanted)
+
+
+def _product_sizes(desc: Gemm | FormatGemm) -> tuple[tuple[int, ...], ...]:
+    a, b = desc.tensor("a_tensor").sizes, desc.tensor("b_tensor").sizes
+    return ((*a[:-2], _transformed(a, desc.trans_a)[0], _transformed(b, desc.trans_b)[1]),)
+
+
+def _product_cuts(desc: Gemm | FormatGemm, *, whole_rows: bool) -> Sequence[_s.Cut]:
+    last = desc.tensor("output_tensor").dimension_count - 1
+    c = tuple(name for name in ("c_tensor", "addend_tensor") if getattr(desc, name, None) is not None)
+    batches = [dict.fromkeys(("a_tensor", "b_tensor", *c, "output_tensor"), index) for index in range(last - 1)]
+    row = {"a_tensor": last - (desc.trans_a == MatrixTransform.NONE), **dict.fromkeys((*c, "output_tensor"), last - 1)}
+    column = {"b_tensor": last - (desc.trans_b != MatrixTransform.NONE), **dict.fromkeys((*c, "output_tensor"), last)}
+    return [_s.Cut(ways) for ways in (*batches, row, *([] if whole_rows else [column]))]
+
+
+def _product_flops(desc: Gemm | FormatGemm) -> int:
+    depth = _transformed(desc.tensor("a_tensor").sizes, desc.trans_a)[1]
+    return 2 * depth * desc.tensor("output_tensor").element_count
 
 
 @_c.constraint("softmax_axes", "the axes of a fused softmax must be the last dimension alone")
@@ -80,23 +103,67 @@ class Gemm(
     fused_activation: _s.OperatorDesc | None = _s.fused_activation()
 
     def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
-        a, b = self.tensor("a_tensor").sizes, self.tensor("b_tensor").sizes
-        return ((*a[:-2], _transformed(a, self.trans_a)[0], _transformed(b, self.trans_b)[1]),)
+        return _product_sizes(self)
 
     def cuts(self) -> Sequence[_s.Cut]:
         """By matrices and by rows; by columns where no softmax needs them together."""
-        last = self.tensor("output_tensor").dimension_count - 1
-        c = tuple(name for name in ("c_tensor", "addend_tensor") if getattr(self, name, None) is not None)
-        batches = [dict.fromkeys(("a_tensor", "b_tensor", *c, "output_tensor"), index) for index in range(last - 1)]
-        row = {"a_tensor": last - (self.trans_a == MatrixTransform.NONE), **dict.fromkeys((*c, "output_tensor"), last - 1)}
-        column = {"b_tensor": last - (self.trans_b != MatrixTransform.NONE), **dict.fromkeys((*c, "output_tensor"), last)}
         softmax = (OperatorType.ACTIVATION_SOFTMAX, OperatorType.ACTIVATION_SOFTMAX1)
         whole_rows = self.fused_activation is not None and self.fused_activation.type in softmax
-        return [_s.Cut(ways) for ways in (*batches, row, *([] if whole_rows else [column]))]
+        return _product_cuts(self, whole_rows=whole_rows)
 
     def flops(self) -> int:
-        depth = _transformed(self.tensor("a_tensor").sizes, self.trans_a)[1]
-        return 2 * depth * self.tensor("output_tensor").element_count
+        return _product_flops(self)
+
+
+@_c.constraint("format", "the format must be BFLOAT16")
+def _bfloat16(desc: FormatGemm) -> _s.Violation | None:
+    return None if desc.format is NumberFormat.BFLOAT16 else _s.Violation("format", desc.format)
+
+
+class FormatGemm(
+    _s.OperatorDesc,
+    internal=True,
+    constraints=(
+        _bfloat16,
+        _c.same_data_type("a_tensor", "b_tensor"),
+        _c.same_data_type("c_tensor", "output_tensor"),
+        _c.same_dimension_count(),
+        _inner_sizes,
+        _c.same_sizes("c_tensor", "output_tensor"),
+        _c.output_sizes_match(),
+    ),
+    traits=_s.Traits(strided=True),
+):
+    """y = alpha * op(A) op(B) + beta * C, as ``Gemm`` has it, of factors in a format that no tensor has: their tensors hold
+    bits. A row of our own, which a pass makes of products of what casts have widened.
+
+    Products are summed in float32, as those of FLOAT32 are.
+
+    output_tensor: FLOAT32, or of UINT16 the bits of the nearest numbers of the format; so is c_tensor.
+    format: BFLOAT16.
+    """
+
+    a_tensor: TensorDesc | None = _s.input_tensor((TensorDataType.UINT16,), (2, 4))
+    b_tensor: TensorDesc | None = _s.input_tensor((TensorDataType.UINT16,), (2, 4))
+    c_tensor: TensorDesc | None = _s.input_tensor(_FLOAT32_OR_BITS, (2, 4), optional=True)
+    output_tensor: TensorDesc | None = _s.output_tensor(_FLOAT32_OR_BITS, (2, 4))
+    format: NumberFormat = _s.enumeration(NumberFormat, NumberFormat.BFLOAT16)
+    trans_a: MatrixTransform = _s.enumeration(MatrixTransform, MatrixTransform.NONE)
+    trans_b: MatrixTransform = _s.enumeration(MatrixTransform, MatrixTransform.NONE)
+    alpha: float = _s.floating(1.0)
+    beta: float = _s.floating(1.0)
+
+    def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
+        """Those of a Gemm."""
+        return _product_sizes(self)
+
+    def cuts(self) -> Sequence[_s.Cut]:
+        """Those of a Gemm without a softmax."""
+        return _product_cuts(self, whole_rows=False)
+
+    def flops(self) -> int:
+        """Those of a Gemm."""
+        return _product_flops(self)
 
 
 class GemmAdd(

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any
+
+import numpy as np
+
 from dmlvk.spec import ops
 from dmlvk.spec.enums import MatrixTransform, TensorDataType
 from dmlvk.spec.gate import Gate
-from dmlvk.spec.ops.matmul import GemmAdd, GemmGate, NormalizedGemm
-from dmlvk.verify.cases.model import Case, OperatorCases, Tolerance
+from dmlvk.spec.ops.matmul import FormatGemm, GemmAdd, GemmGate, NormalizedGemm
+from dmlvk.verify.cases.model import NUMPY_TYPES, Array, Case, OperatorCases, Tolerance
 
 _F16, _F32 = TensorDataType.FLOAT16, TensorDataType.FLOAT32
 
@@ -36,6 +41,60 @@ def _case(
         inputs["addend_tensor"] = (*batch, rows, columns)
     transforms = {"trans_a": MatrixTransform(int(a_transposed)), "trans_b": MatrixTransform(int(b_transposed))}
     return Case(name, inputs, {**transforms, **attributes}, quick=quick, layouts=layouts)
+
+
+def _bits(numbers: Array) -> Array:
+    """The upper bits of numbers: of those that BFLOAT16 has, its bits."""
+    return (numbers.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+
+
+def _reals(rng: np.random.Generator, sizes: tuple[int, ...], data_type: TensorDataType) -> Array:
+    """Normal numbers of BFLOAT16."""
+    return _bits(rng.standard_normal(sizes))
+
+
+def _whole(rng: np.random.Generator, sizes: tuple[int, ...], data_type: TensorDataType) -> Array:
+    """Whole numbers of which a few hundred products add up to what FLOAT32 has, so that there is one right rounding; of
+    UINT16 they are BFLOAT16's."""
+    numbers = rng.integers(-100, 100, sizes)
+    return _bits(numbers) if data_type is TensorDataType.UINT16 else numbers.astype(NUMPY_TYPES[data_type])
+
+
+def _of_bits(
+    name: str,
+    m: int,
+    k: int,
+    n: int,
+    *,
+    batch: tuple[int, ...] = (),
+    a_transposed: bool = False,
+    b_transposed: bool = False,
+    c: bool = False,
+    reals: bool = False,
+    quick: bool = False,
+    layouts: bool = False,
+    **attributes: Any,
+) -> Case:
+    """``reals``: factors are no whole numbers, and the output FLOAT32."""
+    case = _case(
+        name,
+        m,
+        k,
+        n,
+        batch=batch,
+        a_transposed=a_transposed,
+        b_transposed=b_transposed,
+        c=c,
+        quick=quick,
+        layouts=layouts,
+        **attributes,
+    )
+    return dataclasses.replace(
+        case,
+        data_types=dict.fromkeys(("a_tensor", "b_tensor"), TensorDataType.UINT16),
+        domains={"": _reals if reals else _whole},
+        only=(TensorDataType.FLOAT32,) if reals else (),
+    )
 
 
 def _normalized(
@@ -127,6 +186,27 @@ CASES = (
             _case("fused relu", 11, 9, 21, c=True, addend=True, fused_activation=ops.ActivationRelu(), layouts=False),
         ),
         every_rule=False,
+    ),
+    OperatorCases(
+        FormatGemm,
+        {TensorDataType.FLOAT32: Tolerance(8)},  # bits are exact
+        (
+            _of_bits("small", 5, 7, 11, c=True, quick=True),
+            _of_bits("small, of no whole numbers", 5, 70, 11, reals=True, quick=True),
+            _of_bits("ragged", 19, 23, 41, c=True, alpha=0.5, beta=-2.0, layouts=True),
+            _of_bits("whole quads", 20, 12, 36, c=True, alpha=0.5, layouts=True),
+            _of_bits("one past the tiles", 33, 33, 65),
+            _of_bits("whole tiles", 64, 48, 96),
+            _of_bits("whole tiles, of no whole numbers", 64, 96, 64, reals=True, b_transposed=True),
+            _of_bits("A transposed, whole quads", 36, 19, 40, a_transposed=True),
+            _of_bits("B transposed, whole quads", 36, 20, 41, b_transposed=True),
+            _of_bits("both transposed", 17, 19, 23, a_transposed=True, b_transposed=True, c=True),
+            _of_bits("one row, whole quads", 1, 256, 64, c=True),
+            _of_bits("three rows, B transposed", 3, 65, 37, b_transposed=True),
+            _of_bits("a long sum", 2, 1100, 3, reals=True),
+            _of_bits("batch of two by three, both transposed", 6, 5, 18, batch=(2, 3), a_transposed=True, b_transposed=True),
+        ),
+        data_types=(TensorDataType.FLOAT32, TensorDataType.UINT16),
     ),
     OperatorCases(
         GemmGate,

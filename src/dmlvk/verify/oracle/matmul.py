@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlvk.spec.enums import MatrixTransform
+from dmlvk.spec.enums import MatrixTransform, TensorDataType
 from dmlvk.spec.gate import Gate
+from dmlvk.spec.ops.matmul import FormatGemm, GemmGate, NormalizedGemm
 from dmlvk.spec.ops.matmul import Gemm as GemmDesc
-from dmlvk.spec.ops.matmul import GemmGate, NormalizedGemm
+from dmlvk.spec.ops.number_format import FormatCast
 from dmlvk.verify.oracle import Scaled, wide
 from dmlvk.verify.oracle.convolution import activated
+from dmlvk.verify.oracle.number_format import format_cast, numbers
 from dmlvk.verify.oracle.root_mean_square import root_mean_square
 
 Array = NDArray[Any]
@@ -36,6 +38,17 @@ def gemm(desc: GemmDesc, a: Array, b: Array, c: Array | None, addend: Array | No
 
 
 gemm_add = gemm
+
+
+def format_gemm(desc: FormatGemm, a: Array, b: Array, c: Array | None) -> Scaled | Array:
+    """The numbers' product; of UINT16 the bits of the nearest ones."""
+    known = numbers(desc.format)
+    plain = GemmDesc(trans_a=desc.trans_a, trans_b=desc.trans_b, alpha=desc.alpha, beta=desc.beta)
+    to_bits = desc.tensor("output_tensor").data_type is TensorDataType.UINT16
+    product = gemm(plain, known[a], known[b], known[c] if to_bits and c is not None else c)
+    if not to_bits:
+        return product
+    return format_cast(FormatCast(output_tensor=desc.output_tensor, format=desc.format), product.value)
 
 
 def gated(kind: Gate, value: Array, magnitude: Array) -> Scaled:

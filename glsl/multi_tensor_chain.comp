@@ -3,7 +3,7 @@
 //
 // Bindings: of each tensor t its inputs x<t>_0 to x<t>_<INPUTS - 1>, then y<t>. An output may be the bytes of an
 //   input of its own tensor: an invocation reads only what it writes. Those of tensors past p.tensors are not touched.
-// Variants: T, the data type of all, and U, the same; LANES, a group of them. INPUTS and TENSORS are of the manifest's row.
+// Variants: T, the data type of all; LANES, a group of them. INPUTS and TENSORS are of the manifest's row.
 // Constants: those of chain.glsl; BROADCAST 0, whose bit i is set where input i is one element for all; LOCAL_SIZE_X.
 // Parameters: tensors, how many there are; counts, their elements; ends, the workgroups of each with all before it; those of
 //   chain.glsl.

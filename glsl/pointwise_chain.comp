@@ -4,7 +4,8 @@
 //
 // Bindings: x0 to x5, of which the first INPUTS are read, output. The output may be the bytes of any: an invocation reads only
 //   what it writes.
-// Variants: T, the data type of all, and U, the same; LANES.
+// Variants: T, the data type of the inputs, and R, that of the output: the same, or UINT16 for the bits of what a chain of
+//   FLOAT32 rounds to BFLOAT16 in the end; LANES.
 // Constants: INPUTS 1, those of chain.glsl, RANK 1, ITEMS 1, RUNS 0 (items.glsl), X0_MODE to
 //   X5_MODE 0, OUTPUT_MODE 0 (lanes.glsl), LOCAL_SIZE_X.
 // Parameters: of the items (items.glsl); each tensor's strides in elements for a step of one item in its dimensions, and for
@@ -21,7 +22,13 @@ LANES_BUFFER(readonly, T, X2, x2)
 LANES_BUFFER(readonly, T, X3, x3)
 LANES_BUFFER(readonly, T, X4, x4)
 LANES_BUFFER(readonly, T, X5, x5)
-LANES_BUFFER(, T, OUTPUT, output)
+LANES_BUFFER(, R, OUTPUT, output)
+
+#if R_IS_FLOAT
+#define RESULT(x) x
+#else
+#define RESULT(x) (floatBitsToUint(x) >> 16)
+#endif
 
 #define EACH_INPUT(DO)              \
     DO(X0, x0)                      \
@@ -74,13 +81,14 @@ void main() {
     }
     [[unroll]] for (uint i = 0; i < ITEMS; ++i) {
         if (!has_item(i)) continue;
-        T_MATH y[LANES];
-        [[unroll]] for (int j = 0; j < LANES; ++j) y[j] = chain(x0[i][j], x1[i][j], x2[i][j], x3[i][j], x4[i][j], x5[i][j]);
+        R_MATH y[LANES];
+        [[unroll]] for (int j = 0; j < LANES; ++j)
+            y[j] = RESULT(chain(x0[i][j], x1[i][j], x2[i][j], x3[i][j], x4[i][j], x5[i][j]));
         if (LANES == 1 || lanes[i] == LANES) {
-            STORE_LANES(T, OUTPUT, output, OUTPUT_MODE, output_index[i], p.output_step, y)
+            STORE_LANES(R, OUTPUT, output, OUTPUT_MODE, output_index[i], p.output_step, y)
         } else {
             [[unroll]] for (uint j = 0; j < LANES; ++j)
-                if (j < lanes[i]) ELEMENT(T, OUTPUT, output, output_index[i] + j * p.output_step) = T(y[j]);
+                if (j < lanes[i]) ELEMENT(R, OUTPUT, output, output_index[i] + j * p.output_step) = R(y[j]);
         }
     }
 }

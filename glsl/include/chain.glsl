@@ -16,6 +16,15 @@
 #ifndef DMLVK_CHAIN_GLSL
 #define DMLVK_CHAIN_GLSL
 
+// What the operators make is of the type that they take.
+#define U T
+#define U_MATH T_MATH
+#define U_BYTES T_BYTES
+#define U_IS_FLOAT T_IS_FLOAT
+#define U_IS_SIGNED T_IS_SIGNED
+#define U_GROUP T_GROUP
+
+#include "bfloat16.glsl"
 #include "binary.glsl"
 #include "power.glsl"
 #include "unary.glsl"
@@ -27,12 +36,6 @@ float opaque(float x) {
 #else
     return x;
 #endif
-}
-
-// The nearest number that has the bits of BFLOAT16, halves to even.
-float to_bfloat16(float x) {
-    const uint bits = floatBitsToUint(x);
-    return is_nan(x) ? NOT_A_NUMBER : uintBitsToFloat((bits + 0x7FFFu + (bits >> 16 & 1u)) & 0xFFFF0000u);
 }
 
 float truth(bool holds) { return holds ? 1.0 : 0.0; }

@@ -1,6 +1,6 @@
-// LANES neighbouring elements of a tensor at once: an invocation's loads and stores, for the data type macros T and U.
+// LANES neighbouring elements of a tensor at once: an invocation's loads and stores, for the data type macros T, U and R.
 //
-// LANES is a macro of the kernel's variant: 1, or enough for 4 bytes of every type. A tensor of type D (T or U) is reached
+// LANES is a macro of the kernel's variant: 1, or enough for 4 bytes of every type. A tensor of type D (T, U or R) is reached
 // through
 //   LANES_BUFFER(access, D, NAME, name)                    its declarations; `access` is readonly, or empty where written
 //   LOAD_LANES(D, values, NAME, name, mode, index, step)   values[i] = element index + i * step, as D_MATH
@@ -40,6 +40,13 @@
 #define TYPE_MATH U_MATH
 #define TYPE_BYTES U_BYTES
 #define TYPE_IS_FLOAT U_IS_FLOAT
+#include "lanes_of_type.glsl"
+#endif
+#ifdef R
+#define OF_TYPE(name) name##R
+#define TYPE_MATH R_MATH
+#define TYPE_BYTES R_BYTES
+#define TYPE_IS_FLOAT R_IS_FLOAT
 #include "lanes_of_type.glsl"
 #endif
 

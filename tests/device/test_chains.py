@@ -243,6 +243,20 @@ def test_rounding_to_bfloat16(device: dmlvk.Device) -> None:
     np.testing.assert_array_equal(bits(found), bits(-expected))
 
 
+def test_the_bits_of_bfloat16(device: dmlvk.Device) -> None:
+    """Of NaN those of the row by itself."""
+    x = numbers(5, 3, 36)
+    x[0, :4] = np.array([0x7F7FFFFF, 0xFF7F8000, 0x7FC00001, 0x80000000], np.uint32).view(np.float32)
+    program = Program(1, x.shape)
+    program.add(FormatCast(format=NumberFormat.BFLOAT16), program.add(ops.ElementWiseNegate(), 0))
+    halves = TensorDesc(TensorDataType.UINT16, x.shape)
+    guarded, result = GuardedTensor(TensorDesc(F32, x.shape), 0), GuardedTensor(halves, 0)
+    guarded.view()[...] = x
+    desc = program.desc().replace(output_tensor=halves)
+    found = result.view(run(device, Problem(desc, (guarded,), (result,))).buffers[0])
+    np.testing.assert_array_equal(found, format_cast(FormatCast(output_tensor=halves, format=NumberFormat.BFLOAT16), -x))
+
+
 # -- every layout
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from spirv_modules import instructions, validate
 
-from dmlvk.kernels.common.kernel import KernelSpec
+from dmlvk.kernels.common.kernel import GLSL_TYPES, KernelSpec
 from dmlvk.kernels.common.library import pipeline_spirv, spirv
 from dmlvk.kernels.common.plan import KernelVariant
 from dmlvk.kernels.manifest import KERNELS
@@ -20,7 +20,8 @@ def _cases(module: bytes) -> set[int]:
 
 
 def _float32(spec: KernelSpec) -> KernelVariant:
-    variant = next(item for item in reversed(list(spec.combinations())) if dict(item)["T"] == dict(item)["U"] == "FLOAT32")
+    types = {item: {value for _, value in item if value in GLSL_TYPES} for item in spec.combinations()}
+    variant = next(item for item in reversed(types) if types[item] == {"FLOAT32"})
     return KernelVariant(spec.name, variant, ((spec.selectors[0], OperatorType.ELEMENT_WISE_CLIP1),))
 
 

@@ -36,9 +36,9 @@ def merge_chains(graph: StepGraph) -> None:
     """Pointwise operators that compute for one of them alone become a ``PointwiseChain``.
 
     They are of one type of floats, with truth values only between them; INT32 may be cast to FLOAT32, and FLOAT32 rounded to
-    BFLOAT16. Their tensors lie in memory as the last one's output does or are broadcast. What is computed once for several
-    elements is computed for each of them where that is cheap. FLOAT16 is not rounded in between, so what may jump with a
-    result does not become part of its chain.
+    BFLOAT16, in the end to its bits. Their tensors lie in memory as the last one's output does or are broadcast. What is
+    computed once for several elements is computed for each of them where that is cheap. FLOAT16 is not rounded in between,
+    so what may jump with a result does not become part of its chain.
     """
     place = {step: index for index, step in enumerate(graph.steps)}
     operations = _Operations()
@@ -108,7 +108,9 @@ class _Chain:
         long = [axis for axis, size in enumerate(self._output.sizes) if size > 1]
         self._innermost = min(long, key=steps.__getitem__, default=None)
         operands = tuple(Operand(part.storage, _plain(part.tensor)) for part in _operands(root))
-        if self._output.data_type in FLOATS and self._lies_along(self._output) and self._takes(root, operands):
+        makes_bits = self._output.data_type is TensorDataType.UINT16 and bool(operations[root])
+        self._type = TensorDataType.FLOAT32 if makes_bits else self._output.data_type
+        if self._type in FLOATS and self._lies_along(self._output) and self._takes(root, operands):
             self.members[root] = operands
             self._grow(set(refused))
 
@@ -163,13 +165,13 @@ class _Chain:
 
     def _takes(self, step: Step, operands: tuple[Operand, ...]) -> bool:
         """Whether one more operator fits."""
-        types = (self._output.data_type, *_TRUTH)
+        types = (self._type, *_TRUTH)
         for part in operands:
             changes = part.storage is None or self._graph.outlives_a_run(part.storage)
             fits = part.tensor.data_type in types or isinstance(step.desc, ops.Cast)
             if changes or not fits or not self._lies_along(part.tensor):
                 return False
-        if _result(step).data_type not in types:
+        if _result(step).data_type not in types and step is not self._root:
             return False
         members = {**self.members, step: operands}
         count = sum(len(self._operations[member]) for member in members)
@@ -277,7 +279,7 @@ def operations_of(desc: OperatorDesc) -> tuple[OperatorDesc, ...]:
     if isinstance(desc, ops.Cast):
         fits = types[0] in _TRUTH or types == [TensorDataType.INT32, TensorDataType.FLOAT32]
     elif rounds_to_bfloat16(desc):
-        fits = types == [TensorDataType.FLOAT32, TensorDataType.FLOAT32]
+        fits = types[0] is TensorDataType.FLOAT32 and types[1] in (TensorDataType.FLOAT32, TensorDataType.UINT16)
     elif isinstance(desc, ops.ElementWiseIf):
         fits = True  # it hands on numbers and truth values alike
     elif isinstance(desc, ops.ElementWisePow):

@@ -11,7 +11,7 @@ from dmlvk.graph.passes.chain import as_chain
 from dmlvk.graph.step import Step, Storage
 from dmlvk.graph.step_graph import StepGraph
 from dmlvk.spec.ops.chain import MultiTensorChain, PointwiseChain, together
-from dmlvk.spec.schema import OperatorDesc
+from dmlvk.spec.schema import FLOATS, OperatorDesc
 from dmlvk.spec.tensor import TensorDesc, packed_strides
 
 _FEWEST: Final = 4
@@ -97,8 +97,11 @@ def _chain_of(step: Step) -> PointwiseChain:
 
 
 def _kind(desc: PointwiseChain) -> tuple[Any, ...] | None:
-    """What chains of one launch have in common; None where tensors lie otherwise than packed, or one element for all."""
+    """What chains of one launch have in common; None where tensors lie otherwise than packed, or one element for all, and of
+    chains that make bits."""
     output = desc.tensor("output_tensor")
+    if output.data_type not in FLOATS:
+        return None
     repeated = [_is_one_element(tensor) and output.element_count > 1 for tensor in desc.input_tensors]
     tensors = [output, *(tensor for tensor, is_one in zip(desc.input_tensors, repeated, strict=True) if not is_one)]
     if not all(tensor.effective_strides == packed_strides(tensor.sizes) for tensor in tensors):

@@ -20,7 +20,7 @@ from dmlvk.kernels.elementwise.lowering import launch, number_attributes, pointw
 from dmlvk.kernels.elementwise.manifest import WORKGROUP
 from dmlvk.kernels.elementwise.rules import ElementwiseProblem
 from dmlvk.kernels.manifest import KERNELS
-from dmlvk.spec.enums import OperatorType
+from dmlvk.spec.enums import OperatorType, TensorDataType
 from dmlvk.spec.ops.chain import (
     FIRST_RESULT,
     MOST_INPUTS,
@@ -36,9 +36,11 @@ from dmlvk.spec.schema import OperatorDesc
 def _problem(desc: PointwiseChain) -> ElementwiseProblem:
     """The problem of a chain, with as many inputs as the kernel binds: those that are not there do not vary."""
     output = desc.tensor("output_tensor")
+    is_of_bits = output.data_type is TensorDataType.UINT16
+    input_type = TensorDataType.FLOAT32 if is_of_bits else output.data_type
     inputs = [tensor.effective_strides for tensor in desc.input_tensors]
     absent = [(0,) * output.dimension_count] * (MOST_INPUTS - len(inputs))
-    return pointwise_problem(output.data_type, output.data_type, output.sizes, [*inputs, *absent, output.effective_strides])
+    return pointwise_problem(input_type, output.data_type, output.sizes, [*inputs, *absent, output.effective_strides])
 
 
 def _schedule(rule: str) -> Callable[[PointwiseChain, ElementwiseProblem, Capabilities], Plan]:
@@ -116,7 +118,7 @@ def _together(desc: MultiTensorChain, problem: MultiTensorProblem, caps: Capabil
         name,
         bindings,
         linear_grid(ends[-1], caps),
-        variant={"LANES": lanes, "T": data_type, "U": data_type},
+        variant={"LANES": lanes, "T": data_type},
         constants={**constants, "BROADCAST": broadcast, "LOCAL_SIZE_X": WORKGROUP},
         tensors=len(counts),
         counts=counts,

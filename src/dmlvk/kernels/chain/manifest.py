@@ -37,7 +37,7 @@ def _of_several(inputs: int) -> KernelSpec:
         constants=(("LOCAL_SIZE_X", 128), ("BROADCAST", 0), *_PROGRAM),
         shared=(("INPUTS", inputs), *_SHARED),
         selectors=_SELECTORS,
-        variants=(("LANES T U", tuple(f"{group_lanes(bits(name), bits(name))} {name} {name}" for name in FLOATS)),),
+        variants=(("LANES T", tuple(f"{group_lanes(bits(name))} {name}" for name in FLOATS)),),
     )
 
 
@@ -56,7 +56,7 @@ ROWS: tuple[KernelSpec, ...] = (
         ),
         shared=_SHARED,
         selectors=_SELECTORS,
-        variants=(("LANES T U", lanes((name, name) for name in FLOATS)),),
+        variants=(("LANES T R", lanes((*((name, name) for name in FLOATS), ("FLOAT32", "UINT16")))),),
     ),
     *map(_of_several, range(1, MOST_INPUTS + 1)),
 )

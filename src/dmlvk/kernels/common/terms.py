@@ -24,7 +24,7 @@ NUMERIC = (
 
 
 def lanes(pairs: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-    """The variants "LANES T U" of a pointwise kernel: one element at a time, and a group."""
+    """The variants "LANES T U" (or R) of a pointwise kernel: one element at a time, and a group."""
     return tuple(f"{count} {t} {u}" for t, u in pairs for count in (1, group_lanes(bits(t), bits(u))))
 
 

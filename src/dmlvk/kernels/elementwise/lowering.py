@@ -147,7 +147,8 @@ def _items(
     constants: Mapping[str, int],
     params: Mapping[str, Any],
 ) -> Dispatch:
-    """The launch of a kernel whose invocations take items of some lanes (``glsl/include/items.glsl``)."""
+    """The launch of a kernel whose invocations take items of some lanes (``glsl/include/items.glsl``). The type of its
+    output is its U, or where it computes in one type its R."""
     walk, spec = problem.walk, KERNELS[kernel]
     names = spec.buffer_names[: len(walk.strides)]
     elements = math.prod(walk.sizes)
@@ -156,6 +157,7 @@ def _items(
     sizes = (*walk.sizes[:-1], -(-walk.sizes[-1] // of_item))
     count = -(-elements // lanes) if in_line else math.prod(sizes)
     items = _item_count(problem, lanes, count, caps)
+    result = "R" if "R" in spec.macros else "U"
     steps: dict[str, Any] = {}
     for name, own in zip(names, walk.strides, strict=True):
         steps |= {f"{name}_strides": (*own[:-1], _step(own[-1], of_item)), f"{name}_step": own[-1]}
@@ -165,7 +167,7 @@ def _items(
         kernel,
         bindings,
         linear_grid(-(-count // (WORKGROUP * items)), caps),
-        variant={"LANES": lanes, "T": problem.input_type.name, "U": problem.output_type.name},
+        variant={"LANES": lanes, "T": problem.input_type.name, result: problem.output_type.name},
         constants=constants,
         count=count,
         sizes=sizes,

@@ -53,9 +53,17 @@ def _program(desc: PointwiseChain) -> _s.Violation | None:
     return None
 
 
-@_c.constraint("types", "inputs must have the output's type, or INT32 where only casts to FLOAT32 read them")
+@_c.constraint(
+    "types",
+    "inputs must have the output's type, or INT32 where only casts to FLOAT32 read them; an output of UINT16 must be the "
+    "bits of FLOAT32 that is rounded to BFLOAT16 in the end",
+)
 def _types(desc: PointwiseChain) -> _s.Violation | None:
     output = desc.tensor("output_tensor").data_type
+    if output is _T.UINT16:
+        if not (desc.operator_descs and rounds_to_bfloat16(desc.operator_descs[-1])):
+            return _s.Violation("output_tensor", output)
+        output = _T.FLOAT32
     for index, tensor in enumerate(desc.input_tensors):
         readers = [desc.operator_descs[place // 3] for place, name in enumerate(desc.operands) if name == index]
         casts = {isinstance(reader, elementwise.Cast) for reader in readers}
@@ -67,7 +75,7 @@ def _types(desc: PointwiseChain) -> _s.Violation | None:
 
 @_c.constraint("own", "of rows of our own an operation may be a FormatCast to BFLOAT16 of FLOAT32")
 def _own(desc: PointwiseChain) -> _s.Violation | None:
-    is_float32 = desc.tensor("output_tensor").data_type == _T.FLOAT32
+    is_float32 = desc.tensor("output_tensor").data_type != _T.FLOAT16
     for operation in desc.operator_descs:
         if operation.type is OperatorType.INVALID and not (is_float32 and rounds_to_bfloat16(operation)):
             return _s.Violation("operator_descs", operation.title)
@@ -95,12 +103,12 @@ class PointwiseChain(
         ``FIRST_RESULT`` + k for the result of operation k, ``NONE`` where it has fewer. A truth value is 1 or 0.
     numbers: Two of each operation, 0 where it reads fewer.
 
-    A FormatCast rounds FLOAT32 to numbers of BFLOAT16. FLOAT32 results are those of the operations one after the other, bit
-    for bit; of FLOAT16 only the last is rounded.
+    A FormatCast rounds FLOAT32 to numbers of BFLOAT16, and makes their bits of an output of UINT16. FLOAT32 results are
+    those of the operations one after the other, bit for bit; of FLOAT16 only the last is rounded.
     """
 
     input_tensors: tuple[TensorDesc, ...] = _s.input_tensor_array((*_s.FLOATS, _T.INT32))
-    output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS)
+    output_tensor: TensorDesc | None = _s.output_tensor((*_s.FLOATS, _T.UINT16))
     operator_descs: tuple[_s.OperatorDesc, ...] = _s.operator_desc_array()
     operands: tuple[int, ...] = _s.uint_array(())
     numbers: tuple[float, ...] = _s.float_array(())

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import NamedTuple
+
+import numpy as np
 
 from dmlvk.spec import ops
 from dmlvk.spec.enums import TensorDataType as T
@@ -11,7 +14,7 @@ from dmlvk.spec.formats import NumberFormat
 from dmlvk.spec.ops.chain import FIRST_NUMBER, FIRST_RESULT, NONE, MultiTensorChain, PointwiseChain
 from dmlvk.spec.ops.number_format import FormatCast
 from dmlvk.spec.schema import OperatorDesc
-from dmlvk.verify.cases.model import Case, OperatorCases, Tolerance, uniform
+from dmlvk.verify.cases.model import NUMPY_TYPES, Array, Case, OperatorCases, Tolerance, uniform
 
 _A, _B, _C = range(3)
 _NUMBER = FIRST_NUMBER
@@ -85,6 +88,17 @@ def _chain(
     )
 
 
+def _to_bits(name: str, sizes: tuple[int, ...], *, quick: bool = False) -> Case:
+    """Of a number of inputs that are no wider than its digits, so that nothing is rounded before."""
+    case = _chain(name, _ROUNDED, 1, sizes, only=(T.FLOAT32,), quick=quick)
+    return dataclasses.replace(case, data_types={"output_tensor": T.UINT16}, domains={"": _short}, layouts=False)
+
+
+def _short(rng: np.random.Generator, sizes: tuple[int, ...], data_type: T) -> Array:
+    """Numbers of up to 12 bits, whole or with up to 4 places: three times as much is what FLOAT32 has."""
+    return (rng.integers(-4096, 4096, sizes) / 16).astype(NUMPY_TYPES[data_type])
+
+
 def _of_several(name: str, tensors: Sequence[tuple[int, ...]], *, quick: bool = False) -> Case:
     return Case(
         name,
@@ -109,6 +123,8 @@ CASES = (
             _chain("GELU of quads", _GELU, 2, (4, 64)),
             _chain("the largest", _LARGEST, 2, (7, 29)),
             _chain("rounded to BFLOAT16", _ROUNDED, 1, (5, 37), only=(T.FLOAT32,)),
+            _to_bits("bits of BFLOAT16", (5, 37)),
+            _to_bits("bits of BFLOAT16, whole quads", (3, 64), quick=True),
         ),
         data_types=(T.FLOAT32, T.FLOAT16),
     ),

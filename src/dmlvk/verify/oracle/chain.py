@@ -7,10 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.formats import NumberFormat
 from dmlvk.spec.ops import Cast
 from dmlvk.spec.ops.chain import FIRST_NUMBER, FIRST_RESULT, NONE, MultiTensorChain, PointwiseChain
+from dmlvk.spec.ops.number_format import FormatCast
 from dmlvk.verify.oracle import Scaled, oracle
 from dmlvk.verify.oracle.activation import FORMULAS, activated
+from dmlvk.verify.oracle.number_format import format_cast
 
 
 def pointwise_chain(desc: PointwiseChain, *inputs: NDArray[Any]) -> NDArray[Any]:
@@ -29,7 +33,10 @@ def pointwise_chain(desc: PointwiseChain, *inputs: NDArray[Any]) -> NDArray[Any]
             assert function is not None, f"{type(operator).__name__} has no oracle"
             result = function(operator, *given)
         known[FIRST_RESULT + index] = result.value if isinstance(result, Scaled) else result
-    return np.asarray(known[FIRST_RESULT + len(desc.operator_descs) - 1])
+    last: NDArray[Any] = np.asarray(known[FIRST_RESULT + len(desc.operator_descs) - 1])
+    if desc.tensor("output_tensor").data_type is TensorDataType.UINT16:
+        return format_cast(FormatCast(output_tensor=desc.output_tensor, format=NumberFormat.BFLOAT16), last)
+    return last
 
 
 def multi_tensor_chain(desc: MultiTensorChain, *inputs: NDArray[Any]) -> tuple[NDArray[Any], ...]:

@@ -10,6 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from dmlvk.onnx import SessionOptions
 from dmlvk.onnx.model import element_type
 
 BF16, F32 = TensorProto.BFLOAT16, TensorProto.FLOAT
@@ -62,7 +63,8 @@ def _numbers(*sizes: int, seed: int = 0) -> np.ndarray:
 
 
 def test_each_node_rounds(make_session: Any) -> None:
-    """Of what is read twice nothing is widened twice, and between nodes nothing is narrowed: one chain rounds in between."""
+    """Of what is read twice nothing is widened twice, and between nodes nothing is narrowed: one chain rounds in between, and
+    makes the bits of the last."""
     x, y = _numbers(5, 64), _numbers(5, 64, seed=1)
     nodes = [
         helper.make_node("Add", ["x", "y"], ["a"]),
@@ -73,7 +75,7 @@ def test_each_node_rounds(make_session: Any) -> None:
     (found,) = session.run(None, {"x": narrow(x), "y": narrow(y)})
     assert found.dtype == _type(BF16)
     np.testing.assert_array_equal(wide(found), rounded(rounded(rounded(x + y) * x) / y))
-    assert session.report().dispatches == 4
+    assert session.report().dispatches == 3
 
 
 def test_products_and_what_moves_between_them(make_session: Any) -> None:
@@ -96,6 +98,34 @@ def test_products_and_what_moves_between_them(make_session: Any) -> None:
     powers = np.exp(product - product.max(-1, keepdims=True))
     expected = np.concatenate([(powers / powers.sum(-1, keepdims=True))[:, 1:5], x], axis=1)
     np.testing.assert_allclose(wide(z), rounded(expected), rtol=2**-7)
+
+
+@pytest.mark.parametrize("rows", [1, 24])
+def test_products_read_and_write_bits(rows: int, make_session: Any) -> None:
+    """Nothing is widened but the bias, once, and what products read takes two bytes a number."""
+    x, b = _numbers(rows, 64), _numbers(48)
+    weights = {"v": _numbers(64, 48, seed=1), "w": _numbers(48, 40, seed=2), "u": _numbers(40, 8, seed=3), "b": b}
+    tensors = [
+        helper.make_tensor(name, BF16, own.shape, narrow(own / 8).view(np.uint16).tobytes(), raw=True)
+        for name, own in weights.items()
+    ]
+    nodes = [
+        helper.make_node("MatMul", ["x", "v"], ["m"]),
+        helper.make_node("Add", ["m", "b"], ["a"]),
+        helper.make_node("Relu", ["a"], ["r"]),
+        helper.make_node("MatMul", ["r", "w"], ["n"]),
+        helper.make_node("MatMul", ["n", "u"], ["z"]),
+    ]
+    model = _model(nodes, {"x": (BF16, x.shape)}, {"z": BF16}, tensors)
+    session, plain = make_session(model), make_session(model, options=SessionOptions(without_passes=("all",)))
+    (found,), (expected,) = (own.run(None, {"x": narrow(x)}) for own in (session, plain))
+    np.testing.assert_allclose(wide(found), wide(expected), atol=float(np.abs(wide(expected)).max()) * 2**-6)
+    assert [step.operator.partition("(")[0] for step in session.report().steps if not step.runs_once] == [
+        "FormatGemm",
+        "PointwiseChain",
+        "FormatGemm",
+        "FormatGemm",
+    ]
 
 
 def test_what_is_no_bfloat16_stays(make_session: Any) -> None:

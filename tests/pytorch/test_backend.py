@@ -19,6 +19,8 @@ import dmlvk
 import dmlvk.torch
 from dmlvk.engine.graph_cache import CompiledGraphs
 from dmlvk.engine.trace import Region
+from dmlvk.graph.passes import optimized
+from dmlvk.graph.step import Step
 from dmlvk.runtime.memory import Buffer
 from dmlvk.spec.errors import InvalidArgumentError, UnsupportedError
 from dmlvk.torch.memory import Copies
@@ -186,6 +188,40 @@ def test_bfloat16_is_rounded_as_pytorch_rounds_it() -> None:
 
     x = torch.linspace(-4, 4, 35).bfloat16()
     assert torch.equal(torch.compile(function, backend=dmlvk.torch.backend)(x), function(x))
+
+
+class Layer(torch.nn.Module):
+    """Self-attention of four heads and what feeds forward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heads, self.back = torch.nn.Linear(64, 192), torch.nn.Linear(64, 64)
+        self.wide, self.narrow = torch.nn.Linear(64, 128), torch.nn.Linear(128, 64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q, k, v = self.heads(x).unflatten(-1, (3, 4, 16)).permute(2, 0, 3, 1, 4)
+        y = torch.nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+        x = x + self.back(y)
+        return x + self.narrow(torch.nn.functional.gelu(self.wide(x)))
+
+
+def test_a_layer_of_bfloat16_multiplies_its_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attention is one operator, because its output is rounded after its heads are brought together."""
+    torch.manual_seed(0)
+    layer, x = Layer().bfloat16().eval(), torch.randn(2, 24, 64).bfloat16()
+    ran: list[str] = []
+
+    def noted(*arguments: Any, **fields: Any) -> tuple[Step, ...]:
+        steps = optimized(*arguments, **fields)
+        ran.extend(type(step.desc).__name__ for step in steps)
+        return steps
+
+    monkeypatch.setattr(dmlvk.torch.network, "optimized", noted)
+    (found,) = dmlvk.torch.export(layer, (x,)).run(None, {"x": x})
+    with torch.no_grad():
+        torch.testing.assert_close(torch.from_numpy(found), layer(x).float(), rtol=0, atol=2**-6)
+    counts = [ran.count(name) for name in ("FormatGemm", "MultiheadAttention1", "Gemm", "ElementWiseIdentity")]
+    assert counts == [4, 1, 0, 0]
 
 
 def test_dropout_follows_pytorchs_seed() -> None:

@@ -291,7 +291,6 @@ def _both(what: str, problem: str, least: float, most_time: float = 0.0) -> tupl
 
 _GEMM, _CONVOLUTION = "GEMM depth {0} {1} {0}x{0}", "convolution 3x3 256 to 256 channels {} {} 32x56x56"
 _GEMM_OF_BITS: Final = "GEMM of bits depth {0} BFLOAT16 {0}x{0}"
-_GEMM_OF_BITS: Final = "GEMM of bits depth {0} BFLOAT16 {0}x{0}"
 _COPIES: Final = "of the copy bandwidth"
 
 _PRODUCTS: Final = {

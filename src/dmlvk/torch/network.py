@@ -41,7 +41,7 @@ from dmlvk.torch.facts import (
     sizes_of,
 )
 from dmlvk.torch.in_place import written_back
-from dmlvk.torch.memory import is_on_device, to_host
+from dmlvk.torch.memory import is_on_device, on_host, to_host
 from dmlvk.torch.registry import ROWS, Row
 from dmlvk.torch.types import computed_as
 
@@ -185,10 +185,11 @@ class Network:
         assert isinstance(region, GraphRegion), "the network's regions are of graphs"
         walk = _Walk()
         inputs = self._read_inputs(region, walk, specs, host_values)
-        walk.values.update((node, self._constants[node.name]) for node in self._fixed)
+        for node in self._fixed:
+            walk.values[node] = self._numbers(walk, node, self._constants[node.name])
         for node in self._nodes:
             if node.op == "get_attr":
-                walk.values[node] = self._constant(str(node.target))
+                walk.values[node] = self._numbers(walk, node, self._constant(str(node.target)))
             elif node.op == "call_function":
                 self._follow(node, walk)
         outputs = self._finish(walk)
@@ -236,9 +237,7 @@ class Network:
             order = region.orders[node.name]
             value = own.transpose([order.index(axis) for axis in range(len(order))])
             bind(walk.symbols, facts.sizes, value.sizes)
-            if facts.dtype is torch.bfloat16 and node in self._is_read:
-                value = self._launched(walk, Part(node.name, "input"), _widened, value)
-            walk.values[node] = value
+            walk.values[node] = self._numbers(walk, node, value) if node in self._is_read else value
         if self.uses_random:
             walk.state = inputs[RANDOM_STATE] = packed_value(_UINT32, (1, 1, 1, _STATE_WORDS))
         return inputs
@@ -248,6 +247,13 @@ class Network:
             tensor: Any = operator.attrgetter(name)(self._module)
             self._constants[name] = _constant(tensor.detach())
         return self._constants[name]
+
+    def _numbers(self, walk: _Walk, node: fx.Node, value: Value) -> Value:
+        """What nodes compute with of a tensor as memory has it."""
+        facts = self.facts[node]
+        if isinstance(facts, TensorFacts) and facts.dtype is torch.bfloat16:
+            return self._launched(walk, Part(node.name, node.op), _widened, value)
+        return value
 
     def _launched(self, walk: _Walk, part: Part, launch: Callable[..., Value], *operands: Any) -> Value:
         conversion = Conversion(part, (), self._random_bits(walk))
@@ -445,5 +451,5 @@ def _stored(node: Conversion, value: Value, facts: TensorFacts) -> Value:
 
 def _constant(tensor: torch.Tensor) -> Value:
     tensor = to_host(tensor) if is_on_device(tensor) else tensor
-    array = tensor.contiguous().numpy() if tensor.dtype is not torch.bfloat16 else tensor.float().numpy()
+    array = on_host(tensor.contiguous())
     return packed_value(array.dtype, array.shape, np.array(array))

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from dmlvk.graph.passes.activation import fuse_activations, recognise_swish
 from dmlvk.graph.passes.attention import recognise_attention
+from dmlvk.graph.passes.bfloat16 import multiply_bits, round_behind_copies
 from dmlvk.graph.passes.bias import fuse_additions, fuse_operand_scales, fuse_residuals, fuse_scales
 from dmlvk.graph.passes.chain import merge_chains
 from dmlvk.graph.passes.constants import run_constants_once
@@ -62,12 +63,18 @@ PASSES: Final = (
     Pass("rotary", "four reads and writes of the tensor of five", recognise_rotary),
     Pass("operand_scale", "a read and a write of a product's factor", fuse_operand_scales),
     Pass("softmax_or_zero", "two reads and a write of the tensor", recognise_softmax_or_zero),
+    Pass("rounding", "what the next pass saves where a rounding to BFLOAT16 is in its way", round_behind_copies),
     Pass("attention", "the scores: they never reach memory", recognise_attention),
     Pass("swish", "a read and a write of the tensor", recognise_swish),
     Pass("batch_normalization", "a read and a write of a convolution's output", fold_batch_normalization),
     Pass("scale", "a read and a write of a product's output", fuse_scales),
     Pass("addition", "a read and a write of a product's output", fuse_additions),
     Pass("gate", "the launches of a product and of its gate, and a write and a read of what both make", fuse_gates),
+    Pass(
+        "bfloat16",
+        "half of the bytes that a product of such numbers reads, and most of its time on a device with matrices of them",
+        multiply_bits,
+    ),
     Pass("products", "the launches of several products of one tensor but those of one", join_products),
     Pass("residual", "a read and a write of a product's output", fuse_residuals),
     Pass("activation", "a read and a write of the tensor", fuse_activations),

@@ -103,7 +103,15 @@ def takes_strides(step: Step) -> bool:
 
 
 def moved(view: TensorDesc, before: TensorDesc, after: TensorDesc) -> TensorDesc | None:
-    """A view of a tensor that has moved; None where strides cannot say it, or rows are no rows any more.
+    """As ``elsewhere``; None too where rows are no rows any more."""
+    found = elsewhere(view, before, after)
+    if found is None or _has_rows(view) > _has_rows(found) or _is_on_words(view) > _is_on_words(found):
+        return None
+    return found
+
+
+def elsewhere(view: TensorDesc, before: TensorDesc, after: TensorDesc) -> TensorDesc | None:
+    """A view of a tensor that has moved; None where strides cannot say it.
 
     Args:
         view: The view before the move.
@@ -118,8 +126,6 @@ def moved(view: TensorDesc, before: TensorDesc, after: TensorDesc) -> TensorDesc
     once = TensorDesc(view.data_type, *_chosen(view, kept))
     seen = seen_as(here, once.sizes) if same_elements(there, once) else None
     if seen is None:
-        return None
-    if _has_rows(once) > _has_rows(seen) or _is_on_words(once) > _is_on_words(seen):
         return None
     new = seen.effective_strides
     strides = list(packed_strides(view.sizes))

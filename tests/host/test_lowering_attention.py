@@ -151,8 +151,9 @@ def test_the_rule(device: str, fields: dict[str, Any], rule: str) -> None:
     [
         (512, 64, "workgroup"),
         (511, 64, "reductions"),
-        (8192, 128, "workgroup"),
-        (8191, 128, "reductions"),
+        (4096, 128, "workgroup"),
+        (4095, 128, "reductions"),
+        (8191, 96, "reductions"),
         (8191, 192, "reductions"),
         (2048, 256, "workgroup"),
         (2047, 256, "reductions"),

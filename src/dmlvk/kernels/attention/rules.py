@@ -241,7 +241,8 @@ class WorkgroupShape(NamedTuple):
 
 WORKGROUP_SHAPES = (
     WorkgroupShape(128, 128, 64, widest=64, narrower=0, waves=1.9, queries=512, queries_of_lengths=512),
-    WorkgroupShape(128, 128, 32, widest=128, narrower=64, waves=1.9, queries=1024, queries_of_lengths=8192),
+    WorkgroupShape(128, 128, 32, widest=96, narrower=64, waves=1.9, queries=1024, queries_of_lengths=8192),
+    WorkgroupShape(128, 128, 16, widest=128, narrower=96, waves=1.9, queries=1024, queries_of_lengths=4096),
     WorkgroupShape(256, 128, 32, widest=192, narrower=128, waves=0.9, queries=1024, queries_of_lengths=8192),
     WorkgroupShape(128, 64, 16, widest=256, narrower=192, waves=1.9, queries=1024, queries_of_lengths=2048),
 )
@@ -299,13 +300,14 @@ ATTENTION = (
         when=_workgroups_pay,
         possible=_of_workgroups,
         because="float16 and many rows, where a workgroup multiplies matrices as a whole: the driver brings them through "
-        "shared memory faster than a shader can. H100 (driver 580, 2026-11-27), us so and by reductions: of 64 elements 96 "
-        "heads of 512 rows 41 and 42, 64 of 1024 75 and 82, 64 of 4096 899 (306 TFLOP/s) and 1,152; 96 heads of 1500 rows "
-        "of 96 356 and 451; of 128 64 heads of 1024 rows 164 and 167, of 4096 2,032 (270 TFLOP/s) and 2,384. Where no query "
-        "sees a later key: of 64 elements 128 heads of 512 rows 58 and 59, 32 of 4096 325 and 426; of 128 64 heads of 1024 "
-        "rows 187 and 159, 128 of 2048 747 and 732, 32 of 4096 702 and 644, of 8192 2,289 and 2,413. Wider heads: 32 of "
-        "2048 rows of 160 426 and 443, of 192 493 and 509, of 256 737 and 871; 16 of 8192 rows 2,990 and 3,368, 3,437 and "
-        "3,848, 5,493 and 6,723; where none sees a later key, 128 of 2048 of 192 1,377 and 1,171, of 256 1,718 and 1,873",
+        "shared memory faster than a shader can. H100 (driver 580, 2026-11-27), us so and by reductions: of 64 "
+        "elements 96 heads of 512 rows 41 and 42, 64 of 1024 75 and 82, 64 of 4096 899 (306 TFLOP/s) and 1,152; 96 "
+        "heads of 1500 rows of 96 356 and 451; of 128 64 heads of 1024 rows 165 and 166, 32 of 8192 3,752 (293 "
+        "TFLOP/s) and 4,722, of 112 128 of 2048 1,128 and 1,212. Where no query sees a later key: of 64 elements "
+        "128 heads of 512 rows 58 and 59, 32 of 4096 325 and 426; of 128 64 heads of 1024 rows 151 and 132, 32 of "
+        "2048 228 and 218, of 4096 632 and 649, of 8192 2,014 and 2,427. Wider heads: 32 of 2048 rows of 160 426 "
+        "and 443, of 192 493 and 509, of 256 737 and 871; 16 of 8192 rows 2,990 and 3,368, 3,437 and 3,848, 5,493 "
+        "and 6,723; where none sees a later key, 128 of 2048 of 192 1,377 and 1,171, of 256 1,718 and 1,873",
     ),
     Rule(
         "reductions",

@@ -5,7 +5,7 @@
 // Needs the parameter block and the bindings of the gemm rows of the manifest, and declares the buffers A, B, C, Addend and Y.
 // T is the data type of the factors. R is that of the others, where it may be another one; BFLOAT16 is held as its bits.
 // Every operand has its strides in the order (outer batch, inner batch, row, column) of the untransposed product, so no
-// shader knows about transposes, and zero strides broadcast. C is unused where HAS_C is 0, Addend where ADDEND is 0.
+// shader knows about transposes, and zero strides broadcast. C is unused where HAS_C is 0, and of the factors' type where it is C_BITS, Addend where ADDEND is 0.
 // ADDEND says when it is added: see the manifest. NO_SCALED_CLIP: whoever includes this fuses no clip with a ScaleBias. A variant ADDS of
 // 0 has no addend at all: code that never runs costs registers too.
 
@@ -44,6 +44,16 @@ layout(set = 0, binding = BINDING_ADDEND, std430) readonly buffer Addend { R add
 #endif
 layout(set = 0, binding = BINDING_Y, std430) writeonly buffer Y { R y[]; };
 
+#if defined(T_IS_BFLOAT16) && defined(R_IS_FLOAT32)
+layout(set = 0, binding = BINDING_C, std430) readonly buffer CBits { T c_bits[]; };
+float load_c(uint element) {
+    if (HAS_C == C_BITS) return FACTOR_NUMBER(c_bits[BYTE_OFFSET_C / T_BYTES + element]);
+    return RESULT_NUMBER(c[BYTE_OFFSET_C / R_BYTES + element]);
+}
+#else
+float load_c(uint element) { return RESULT_NUMBER(c[BYTE_OFFSET_C / R_BYTES + element]); }
+#endif
+
 float load_a(uint element) { return FACTOR_NUMBER(a[BYTE_OFFSET_A / T_BYTES + element]); }
 float load_b(uint element) { return FACTOR_NUMBER(b[BYTE_OFFSET_B / T_BYTES + element]); }
 
@@ -59,7 +69,7 @@ float finished(uint outer, uint inner, uint m, uint n, float sum) {
     float value = p.alpha * sum;
     if (HAS_C != 0) {
         const uint element = matrix_start(outer, inner, p.c_strides) + m * p.c_strides[2] + n * p.c_strides[3];
-        value = fma(p.beta, RESULT_NUMBER(c[BYTE_OFFSET_C / R_BYTES + element]), value);
+        value = fma(p.beta, load_c(element), value);
     }
 #if ADDS
     if (ADDEND == ADDEND_LAST) {

@@ -1,4 +1,4 @@
-"""Formats with which nothing computes: every combination of bits read, numbers of every exponent written, any layout."""
+"""Formats that no tensor has: every combination of bits read, numbers of every exponent written, any layout."""
 
 from __future__ import annotations
 

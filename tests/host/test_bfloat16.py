@@ -12,6 +12,7 @@ from dmlvk.graph.passes import PASSES, optimized
 from dmlvk.graph.step import Step, Storage
 from dmlvk.kernels.common.plan import Dispatch
 from dmlvk.kernels.lowering import explain, lower
+from dmlvk.kernels.matmul.manifest import OperandC
 from dmlvk.spec import ops
 from dmlvk.spec.enums import MatrixTransform, TensorDataType
 from dmlvk.spec.errors import InvalidArgumentError
@@ -208,12 +209,23 @@ def test_bits_are_added_to_bits() -> None:
     graph = Graph()
     c = graph.bits(ROWS, COLUMNS)
     y = graph.product(graph.cast(graph.bits(ROWS, DEPTH)), graph.cast(graph.bits(DEPTH, COLUMNS)), graph.cast(c))
-    (step,) = graph.after(graph.cast(y, U16))
-    assert step.storage("c_tensor") is c and step.desc.tensor("c_tensor").data_type is U16
+    for outputs in ((y,), (graph.cast(y, U16),)):
+        (step,) = graph.after(*outputs)
+        assert step.storage("c_tensor") is c and step.desc.tensor("c_tensor").data_type is U16
     graph = Graph()
     c = graph.relu(graph.given(TensorDesc(F32, (ROWS, COLUMNS))))
     y = graph.product(graph.cast(graph.bits(ROWS, DEPTH)), graph.cast(graph.bits(DEPTH, COLUMNS)), c)
-    assert titles(graph.after(graph.cast(y, U16)))[-2:] == ["FormatGemm", "FormatCast(BFLOAT16)"], "no bits are added"
+    steps = graph.after(graph.cast(y, U16))
+    assert titles(steps)[-2:] == ["FormatGemm", "FormatCast(BFLOAT16)"] and steps[-2].storage("c_tensor") is c, "no bits"
+
+
+def test_what_is_rounded_to_be_added_stays() -> None:
+    graph = Graph()
+    c = graph.rounded(ROWS, COLUMNS)
+    y = graph.product(graph.cast(graph.bits(ROWS, DEPTH)), graph.cast(graph.bits(DEPTH, COLUMNS)), c)
+    steps = graph.after(y)
+    assert titles(steps) == ["ActivationRelu", "FormatCast(BFLOAT16)", "FormatGemm"]
+    assert steps[-1].storage("c_tensor") is c
 
 
 def test_two_products_in_a_row_have_no_cast_between_them() -> None:
@@ -276,6 +288,12 @@ def test_matrices_of_bfloat16_multiply_bits(output: TensorDataType) -> None:
     assert dict(first.kernel.variant)["R"] == ("FLOAT32" if output is F32 else "BFLOAT16")
 
 
+@pytest.mark.parametrize(("output", "kind"), [(F32, OperandC.BITS), (U16, OperandC.OWN)])
+def test_kernels_are_told_what_is_added(output: TensorDataType, kind: OperandC) -> None:
+    first, *_ = lower(product(512, output, c_tensor=TensorDesc(U16, (512, 512))), DEVICE).dispatches
+    assert isinstance(first, Dispatch) and dict(first.kernel.constants)["HAS_C"] == kind
+
+
 def test_a_few_rows_read_bits_without_matrices() -> None:
     first, *_ = lower(product(1), DEVICE).dispatches
     assert isinstance(first, Dispatch) and first.kernel.kernel == "gemm_vector"
@@ -300,7 +318,7 @@ def test_a_device_without_them_multiplies_what_it_unpacks(without: Capabilities)
     [
         ("format", {"format": BYTES}),
         ("BTensor", {"b_tensor": TensorDesc(U16, (256, 512))}),
-        ("OutputTensor", {"c_tensor": TensorDesc(F32, (512, 512))}),
+        ("CTensor", {"c_tensor": TensorDesc(F32, (512, 512))}),
         ("OutputTensor", {"c_tensor": TensorDesc(U16, (512, 256))}),
         ("ATensor", {"a_tensor": TensorDesc(F32, (512, 512))}),
     ],

@@ -1,5 +1,5 @@
-"""Types with which nothing computes: bfloat16 goes through converters as float32, rounded after each node, and what only
-moves keeps its bits, two to a byte too."""
+"""Types that converters do not know: bfloat16 goes through them as float32, rounded after each node, products read its bits,
+and what only moves keeps its bits, two to a byte too."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def _numbers(*sizes: int, seed: int = 0) -> np.ndarray:
 
 
 def test_each_node_rounds(make_session: Any) -> None:
-    """Of what is read twice nothing is widened twice, and between nodes nothing is narrowed: one chain rounds in between, and
-    makes the bits of the last."""
+    """Of what is read twice nothing is widened twice, and between nodes nothing is narrowed: one chain rounds in between,
+    and makes the bits of the last."""
     x, y = _numbers(5, 64), _numbers(5, 64, seed=1)
     nodes = [
         helper.make_node("Add", ["x", "y"], ["a"]),

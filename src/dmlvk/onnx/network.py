@@ -81,7 +81,7 @@ class _Walk:
         values: The values so far, by name.
         uploads: Device values of what the host knows in this trace only, by name.
         steps: Operators so far.
-        stand_ins: What stands for formats with which nothing computes.
+        stand_ins: What stands for formats that no tensor has.
         walked: The nodes that it came by, each once, with their rows.
     """
 

@@ -98,7 +98,7 @@ class Row:
     def stands_in(self, node: Node, index: int, kind: ElementKind | None) -> ElementKind | None:
         """The kind of elements that the converter is given for an input of a node.
 
-        A converter that takes any format with which nothing computes is given all as they are. For one that moves elements
+        A converter that takes any format that no tensor has is given all as they are. For one that moves elements
         their bits stand, a byte at least, and for others FLOAT32, if it takes that.
         """
         is_format = isinstance(kind, NumberFormat) or kind in FOUR_BITS

@@ -1,4 +1,4 @@
-"""Formats with which nothing computes, for converters that do not know them: other types stand for them.
+"""Formats that no tensor has, for converters that do not know them: other types stand for them.
 
 Where a converter takes FLOAT32 and not bfloat16, what it reads is widened and what it makes is rounded, as by the casts that
 ONNX Runtime's CPU puts there; so it is with 8-bit floats, where an operator takes these. Where it only moves elements, their

@@ -17,7 +17,7 @@ from dmlvk.spec.ops.matmul import FormatGemm
 from dmlvk.spec.ops.number_format import FormatCast
 from dmlvk.spec.tensor import TensorDesc
 
-_OWN: Final = ("c_tensor", "output_tensor", "trans_a", "trans_b", "alpha", "beta")
+_OWN: Final = ("output_tensor", "trans_a", "trans_b", "alpha", "beta")
 
 
 def round_behind_copies(graph: StepGraph) -> None:
@@ -55,32 +55,31 @@ def multiply_bits(graph: StepGraph) -> None:
         a, b = homes.of(operand(step, "a_tensor")), homes.of(operand(step, "b_tensor"))
         if a is not None and b is not None:
             own: dict[str, Any] = {name: getattr(step.desc, name) for name in _OWN}
-            desc = FormatGemm(a_tensor=a.tensor, b_tensor=b.tensor, **own)
-            storages = {**step.storages(), "a_tensor": a.storage, "b_tensor": b.storage}
+            parts: dict[str, Operand] = {"a_tensor": a, "b_tensor": b}
+            if step.desc.c_tensor is not None:
+                c = operand(step, "c_tensor")
+                parts["c_tensor"] = homes.given(c) or c
+            desc = FormatGemm(**own, **{name: part.tensor for name, part in parts.items()})
+            storages = {**step.storages(), **{name: part.storage for name, part in parts.items()}}
             products.append(Step.of(step.origin, desc, storages))
             graph.replace((step,), products[-1])
     graph.remove_dead_steps()
     for product in products:
-        _write_bits(graph, product, homes)
+        _write_bits(graph, product)
 
 
-def _write_bits(graph: StepGraph, product: Step, homes: _Homes) -> None:
-    """A product does what a cast behind it does."""
+def _write_bits(graph: StepGraph, product: Step) -> None:
+    """A product does what a cast behind it does, if it adds nothing or bits."""
     cast = graph.only_reader(product.storage("output_tensor"))
-    if cast is None or not _makes_bits(cast):
+    c: TensorDesc | None = getattr(product.desc, "c_tensor", None)
+    if cast is None or not _makes_bits(cast) or (c is not None and c.data_type is not TensorDataType.UINT16):
         return
     before, after = (operand(cast, name).tensor for name in ("input_tensor", "output_tensor"))
-    bits = TensorDataType.UINT16
-    tensors = {
-        "output_tensor": elsewhere(_retyped(product.desc.tensor("output_tensor"), bits), _retyped(before, bits), after)
-    }
-    storages = {**product.storages(), "output_tensor": cast.storage("output_tensor")}
-    if storages["c_tensor"] is not None:
-        c = homes.of(operand(product, "c_tensor"))
-        tensors["c_tensor"] = c and c.tensor
-        storages["c_tensor"] = c and c.storage
-    if None not in tensors.values():
-        graph.replace((product, cast), Step.of(product.origin, product.desc.replace(**tensors), storages))
+    made = _retyped(product.desc.tensor("output_tensor"), after.data_type)
+    output = elsewhere(made, _retyped(before, after.data_type), after)
+    if output is not None:
+        storages = {**product.storages(), "output_tensor": cast.storage("output_tensor")}
+        graph.replace((product, cast), Step.of(product.origin, product.desc.replace(output_tensor=output), storages))
 
 
 class _Homes:
@@ -94,12 +93,19 @@ class _Homes:
         self._graph = graph
         self._made: dict[Storage, Storage] = {}
 
-    def of(self, part: Operand) -> Operand | None:
-        """The bits of an operand, if they are known to be BFLOAT16's: where they are, and how they lie."""
-        if part.storage is None or not self._is_known(part.storage):
+    def given(self, part: Operand) -> Operand | None:
+        """The bits of an operand that were widened: where they are, and how they lie; None
+        where there are none, or no neighbours in rows or columns."""
+        if part.storage is None or part.storage.part_of is not None:
             return None
         bits = self._seen_through(part, TensorDataType.UINT16)
-        if bits is not None and 1 in bits.tensor.effective_strides[-2:]:
+        return bits if bits is not None and 1 in bits.tensor.effective_strides[-2:] else None
+
+    def of(self, part: Operand) -> Operand | None:
+        """The bits of an operand, if its numbers are known to be BFLOAT16's: those that were given, or made of it."""
+        if part.storage is None or not self._is_known(part.storage):
+            return None
+        if (bits := self.given(part)) is not None:
             return bits
         if part.storage not in self._made:
             self._made[part.storage] = self._narrowed(part.storage)

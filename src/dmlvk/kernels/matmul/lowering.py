@@ -21,7 +21,7 @@ from dmlvk.kernels.common.registry import register, subgroup_features
 from dmlvk.kernels.common.shapes import check_rounds, linear_grid, most_invocations, power_of_two
 from dmlvk.kernels.elementwise.lowering import scalar_words
 from dmlvk.kernels.manifest import KERNELS
-from dmlvk.kernels.matmul.manifest import DOUBLE_BLOCK, DOUBLE_DEPTH, DOUBLE_EDGE, Addend
+from dmlvk.kernels.matmul.manifest import DOUBLE_BLOCK, DOUBLE_DEPTH, DOUBLE_EDGE, Addend, OperandC
 from dmlvk.kernels.matmul.rules import (
     GEMM,
     GEMM_DOUBLE,
@@ -61,6 +61,7 @@ class Product:
     Attributes:
         data_type: That of the factors; of UINT16 they are the bits of BFLOAT16.
         result_type: That of all else, where it is another one.
+        c_of_bits: Whether c is of the factors' type instead.
         batch: Outer and inner batch sizes.
         rows, columns, depth: The rows and columns of y, and the terms of each sum.
         a, b, c, y: The ranges of the operands; c may be any range where ``has_c`` is False.
@@ -88,11 +89,17 @@ class Product:
     addend: Range | None = None
     addend_strides: Strides = (0, 0, 0, 0)
     result_type: TensorDataType | None = None
+    c_of_bits: bool = False
 
     @property
     def results(self) -> TensorDataType:
         """The data type of c, addend and y."""
         return self.data_type if self.result_type is None else self.result_type
+
+    @property
+    def kind_of_c(self) -> OperandC:
+        """What kernels read of C."""
+        return OperandC.NONE if not self.has_c else OperandC.BITS if self.c_of_bits else OperandC.OWN
 
     @property
     def is_bfloat16(self) -> bool:
@@ -195,7 +202,7 @@ def product_dispatch(
     """A dispatch of a product's kernel, whose further buffers are ``more``."""
     addend = Addend.NONE if product.addend is None else Addend.LAST
     types = {"T": product.data_type, "R": product.results}
-    constants = {"ADDEND": addend, **constants, "ACTIVATION": product.activation.id, "HAS_C": int(product.has_c)}
+    constants = {"ADDEND": addend, **constants, "ACTIVATION": product.activation.id, "HAS_C": product.kind_of_c}
     return make_dispatch(
         kernel,
         (product.a, product.b, product.c, product.a if product.addend is None else product.addend, product.y, *more),
@@ -526,6 +533,7 @@ def _product(desc: ops.Gemm | FormatGemm | GemmGate) -> Product:
         addend=None if addend is None else input_range(3),
         addend_strides=(0, 0, 0, 0) if addend is None else _strides(addend),
         result_type=None if y.data_type is a.data_type else y.data_type,
+        c_of_bits=c is not None and c.data_type is not y.data_type,
     )
 
 

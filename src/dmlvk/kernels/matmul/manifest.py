@@ -30,6 +30,14 @@ class Addend(enum.IntEnum):
     FIRST_QUADS = 3
 
 
+class OperandC(enum.IntEnum):
+    """What C of a product is: nothing; of the type of the output; or, of BFLOAT16's products, bits as the factors are."""
+
+    NONE = 0
+    OWN = 1
+    BITS = 2
+
+
 GEMM_BUFFERS = ("a", "b", "c", "addend", "y:w")
 """The buffers of every matrix product: C and the addend of a ``GemmAdd`` are others where there are none."""
 GEMM_PARAMS = (
@@ -43,7 +51,7 @@ GEMM_PARAMS = (
     "float clip_bias",
 )
 """The parameters of every matrix product; see ``glsl/include/gemm.glsl``."""
-GEMM_SHARED = (("ADDEND", Addend),)
+GEMM_SHARED = (("ADDEND", Addend), ("C", OperandC))
 SPLIT_PARAMS = ("uint matrices", "uint splits", "uint partial_pitch")
 """The further parameters of a product whose depth is split."""
 

@@ -1,4 +1,4 @@
-"""Numbers in formats with which nothing computes, as float32 and back: one launch, more where a tensor has two in a byte."""
+"""Numbers in formats that no tensor has, as float32 and back: one launch, more where a tensor has two in a byte."""
 
 from __future__ import annotations
 

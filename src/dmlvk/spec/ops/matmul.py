@@ -120,13 +120,20 @@ def _bfloat16(desc: FormatGemm) -> _s.Violation | None:
     return None if desc.format is NumberFormat.BFLOAT16 else _s.Violation("format", desc.format)
 
 
+@_c.constraint("type_of_c", "must be of the output's type, or bits")
+def _type_of_c(desc: FormatGemm) -> _s.Violation | None:
+    c, output = desc.c_tensor, desc.tensor("output_tensor")
+    wrong = c is not None and c.data_type not in (output.data_type, TensorDataType.UINT16)
+    return _s.Violation("c_tensor", desc.tensor("c_tensor").data_type, output.data_type) if wrong else None
+
+
 class FormatGemm(
     _s.OperatorDesc,
     internal=True,
     constraints=(
         _bfloat16,
         _c.same_data_type("a_tensor", "b_tensor"),
-        _c.same_data_type("c_tensor", "output_tensor"),
+        _type_of_c,
         _c.same_dimension_count(),
         _inner_sizes,
         _c.same_sizes("c_tensor", "output_tensor"),
@@ -139,7 +146,8 @@ class FormatGemm(
 
     Products are summed in float32, as those of FLOAT32 are.
 
-    output_tensor: FLOAT32, or of UINT16 the bits of the nearest numbers of the format; so is c_tensor.
+    output_tensor: FLOAT32, or of UINT16 the bits of the nearest numbers of the format; so is c_tensor, which may be bits
+        beside an output of FLOAT32, too.
     format: BFLOAT16.
     """
 

@@ -70,12 +70,13 @@ def _of_bits(
     a_transposed: bool = False,
     b_transposed: bool = False,
     c: bool = False,
+    c_of_bits: bool = False,
     reals: bool = False,
     quick: bool = False,
     layouts: bool = False,
     **attributes: Any,
 ) -> Case:
-    """``reals``: factors are no whole numbers, and the output FLOAT32."""
+    """``reals``: factors are no whole numbers, and the output FLOAT32; ``c_of_bits``: there is a C, which holds bits."""
     case = _case(
         name,
         m,
@@ -84,14 +85,15 @@ def _of_bits(
         batch=batch,
         a_transposed=a_transposed,
         b_transposed=b_transposed,
-        c=c,
+        c=c or c_of_bits,
         quick=quick,
         layouts=layouts,
         **attributes,
     )
+    bits = ("a_tensor", "b_tensor", *(("c_tensor",) if c_of_bits else ()))
     return dataclasses.replace(
         case,
-        data_types=dict.fromkeys(("a_tensor", "b_tensor"), TensorDataType.UINT16),
+        data_types=dict.fromkeys(bits, TensorDataType.UINT16),
         domains={"": _reals if reals else _whole},
         only=(TensorDataType.FLOAT32,) if reals else (),
     )
@@ -195,6 +197,9 @@ CASES = (
             _of_bits("small, of no whole numbers", 5, 70, 11, reals=True, quick=True),
             _of_bits("ragged", 19, 23, 41, c=True, alpha=0.5, beta=-2.0, layouts=True),
             _of_bits("whole quads", 20, 12, 36, c=True, alpha=0.5, layouts=True),
+            _of_bits("C of bits", 18, 40, 33, c_of_bits=True, beta=0.5, layouts=True),
+            _of_bits("one row, C of bits", 1, 128, 32, c_of_bits=True, quick=True),
+            _of_bits("a long sum, C of bits", 3, 1100, 3, c_of_bits=True, reals=True),
             _of_bits("one past the tiles", 33, 33, 65),
             _of_bits("whole tiles", 64, 48, 96),
             _of_bits("whole tiles, of no whole numbers", 64, 96, 64, reals=True, b_transposed=True),

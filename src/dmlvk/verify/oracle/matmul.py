@@ -44,9 +44,8 @@ def format_gemm(desc: FormatGemm, a: Array, b: Array, c: Array | None) -> Scaled
     """The numbers' product; of UINT16 the bits of the nearest ones."""
     known = numbers(desc.format)
     plain = GemmDesc(trans_a=desc.trans_a, trans_b=desc.trans_b, alpha=desc.alpha, beta=desc.beta)
-    to_bits = desc.tensor("output_tensor").data_type is TensorDataType.UINT16
-    product = gemm(plain, known[a], known[b], known[c] if to_bits and c is not None else c)
-    if not to_bits:
+    product = gemm(plain, known[a], known[b], known[c] if c is not None and c.dtype.kind == "u" else c)
+    if desc.tensor("output_tensor").data_type is not TensorDataType.UINT16:
         return product
     return format_cast(FormatCast(output_tensor=desc.output_tensor, format=desc.format), product.value)
 

@@ -1,4 +1,4 @@
-"""Formats with which nothing computes: all their numbers, and which of them is nearest."""
+"""Formats that no tensor has: all their numbers, and which of them is nearest."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def multiply_bits(graph: StepGraph) -> None:
             if step.desc.c_tensor is not None:
                 c = operand(step, "c_tensor")
                 parts["c_tensor"] = homes.given(c) or c
-            desc = FormatGemm(**own, **{name: part.tensor for name, part in parts.items()})
+            desc = FormatGemm(**own | {name: part.tensor for name, part in parts.items()})
             storages = {**step.storages(), **{name: part.storage for name, part in parts.items()}}
             products.append(Step.of(step.origin, desc, storages))
             graph.replace((step,), products[-1])

@@ -75,6 +75,8 @@ WEIGHTS = {
     "one_to_four": np.arange(1, 5).astype(f32),
     "nothing": np.array([0, -np.inf], f32).reshape(2, 1, 1, 1),
     "mask": np.where(rng.random((2, 1, 1, 10)) < 0.3, -1e4, 0.0).astype(f32),
+    "eight_channels": normal(8, 1, 1),
+    "five_rows": normal(5, 1),
     **TABLES,
     **BATCH,
     **NUMBERS,
@@ -378,6 +380,44 @@ CASES |= {
         ["SLICE1", "ACTIVATION_RELU"],
     ),
 }
+CASES |= {
+    "column scale": ([("MatMul", "x matrix", "m"), ("Mul", "m row", "y")], "column_scale", ["GEMM"]),
+    "column scale of a product with C": (
+        [
+            ("Reshape", "x table", "t"),
+            ("Gemm", "t twelve_six gamma", "p", {"alpha": 0.5, "beta": 2.0}),
+            ("Mul", "scale p", "n"),
+            ("Relu", "n", "y"),
+        ],
+        "column_scale",
+        ["GEMM", "ACTIVATION_RELU"],
+    ),
+    "column scale of a transposed product": (
+        [("Reshape", "x table", "t"), ("Gemm", "t six_twelve", "p", {"transB": 1}), ("Mul", "p shift", "y")],
+        "column_scale",
+        ["GEMM"],
+    ),
+    "column scale of what is transposed": (
+        [
+            ("MatMul", "x gate", "m"),
+            ("Transpose", "m", "t", {"perm": [0, 3, 1, 2]}),
+            ("Mul", "t eight_channels", "s"),
+            ("Relu", "s", "y"),
+        ],
+        "column_scale",
+        ["GEMM", "ELEMENT_WISE_IDENTITY", "ACTIVATION_RELU"],
+    ),
+    "no column scale, of rows": (
+        [("MatMul", "x matrix", "m"), ("Mul", "m five_rows", "y")],
+        "column_scale",
+        ["GEMM", "ELEMENT_WISE_MULTIPLY"],
+    ),
+    "no column scale, of what is read twice": (
+        [("MatMul", "x matrix", "m"), ("Mul", "m row", "s"), ("Sub", "s m", "y")],
+        "column_scale",
+        ["GEMM", "ELEMENT_WISE_MULTIPLY", "ELEMENT_WISE_SUBTRACT"],
+    ),
+}
 LAYER = [
     ("ReduceMean", "x", "m", {"axes": [-1]}),
     ("Sub", "x m", "d"),
@@ -583,6 +623,16 @@ CASES |= {
         "attention",
         [*GEMMS, "MULTIHEAD_ATTENTION1"],
     ),
+    "attention, rows before the batch": (
+        [*ATTENTION, ("Softmax", "s", "p", {"axis": -1}), GATHER[0], ("Transpose", "a", "y", {"perm": [2, 0, 1, 3]})],
+        "attention",
+        [*GEMMS, "MULTIHEAD_ATTENTION1"],
+    ),
+    "no attention, heads do not come to lie side by side": (
+        [*ATTENTION, ("Softmax", "s", "p", {"axis": -1}), GATHER[0], ("Transpose", "a", "y", {"perm": [0, 2, 3, 1]})],
+        "attention",
+        [*GEMMS, "GEMM", "ACTIVATION_SOFTMAX1", "GEMM", "ELEMENT_WISE_IDENTITY"],
+    ),
     "attention with a mask": (
         [*ATTENTION, ("Mul", "half s", "d"), ("Add", "d mask", "m"), ("Softmax", "m", "p", {"axis": -1}), *GATHER],
         "attention",
@@ -654,6 +704,20 @@ def test_a_pass_alone(case: tuple[Nodes, str, list[str]], make: Callable[..., on
     without = _operators(model, NAMES)
     assert (without == wanted) == _stays(case)
     assert _operators(model, ["all"]) == without
+
+
+@pytest.mark.parametrize(
+    ("factors", "folds"),
+    [(np.full(5, 1e-6), True), (np.array([1, 1e-6, 1, 1, 1]), False), (np.array([1, 0, 2, 1, 1]), True)],
+)
+def test_weights_of_halves_are_scaled_where_no_column_loses_digits(
+    factors: np.ndarray, folds: bool, make_model: Callable[..., onnx.ModelProto]
+) -> None:
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Mul", ["m", "g"], ["y"])]
+    constants = {"w": WEIGHTS["matrix"].astype(f16), "g": factors.astype(f16)}
+    model = make_model(nodes, {"x": (f16, IMAGE)}, ["y"], constants, output_types={"y": f16})
+    kept = _operators(model, [name for name in NAMES if name != "column_scale"])
+    assert kept == (["GEMM"] if folds else ["GEMM", "ELEMENT_WISE_MULTIPLY"])
 
 
 def test_known_indices_in_even_steps_are_a_view(make: Callable[..., onnx.ModelProto]) -> None:

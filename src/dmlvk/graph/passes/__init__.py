@@ -24,6 +24,7 @@ from dmlvk.graph.passes.join import join_in_place
 from dmlvk.graph.passes.layout import avoid_layout_copies
 from dmlvk.graph.passes.normalization import (
     fold_batch_normalization,
+    fold_column_scales,
     recognise_layer_normalization,
     recognise_root_mean_square,
 )
@@ -67,6 +68,7 @@ PASSES: Final = (
     Pass("attention", "the scores: they never reach memory", recognise_attention),
     Pass("swish", "a read and a write of the tensor", recognise_swish),
     Pass("batch_normalization", "a read and a write of a convolution's output", fold_batch_normalization),
+    Pass("column_scale", "a read and a write of a product's output, where a layer scales it", fold_column_scales),
     Pass("scale", "a read and a write of a product's output", fuse_scales),
     Pass("addition", "a read and a write of a product's output", fuse_additions),
     Pass("gate", "the launches of a product and of its gate, and a write and a read of what both make", fuse_gates),

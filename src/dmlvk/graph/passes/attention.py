@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dmlvk.graph.passes.copies import same_steps, windows_of
-from dmlvk.graph.passes.layout import moved, takes_strides
+from dmlvk.graph.passes.layout import elsewhere, moved, takes_strides
 from dmlvk.graph.passes.match import Operand, computed_by, operand, pairs, product
 from dmlvk.graph.step import Step, Storage
 from dmlvk.graph.step_graph import StepGraph
@@ -80,7 +80,8 @@ def _attention(graph: StepGraph, softmax: Step) -> _Found | None:
     assert isinstance(softmax.desc, ops.ActivationSoftmax1), "the caller looks for one"
     if probabilities.dimension_count != 4 or softmax.desc.axes != (3,):
         return None
-    if not _is_plain_product(weighted, probabilities) or not _gathers(gathered, weighted.desc.tensor("output_tensor")):
+    result = _gathered(gathered, weighted.desc.tensor("output_tensor"))
+    if result is None or not _is_plain_product(weighted, probabilities):
         return None
     summed = _summed(graph, operand(softmax, "input_tensor"), 2)
     if summed is None or not fits_float32(summed.scale):
@@ -101,10 +102,9 @@ def _attention(graph: StepGraph, softmax: Step) -> _Found | None:
     key = operand(first, "b_tensor")
     if first.desc.trans_b == MatrixTransform.NONE:  # type: ignore[attr-defined]  # a Gemm
         key = Operand(key.storage, _transposed(key.tensor, (0, 1, 3, 2)))
-    batch, heads, rows, _ = query.tensor.sizes
+    heads = query.tensor.sizes[1]
     found = [_rows(graph, *pair) for pair in ((query, first), (key, first), (value, weighted))]
-    result = seen_as(gathered.desc.tensor("output_tensor"), (batch, rows, heads * value.tensor.sizes[3]))
-    if None in found or result is None:
+    if None in found:
         return None
     queries, keys, values = (own for own in found if own is not None)
     if queries.heads != heads or keys.heads != values.heads:
@@ -241,13 +241,16 @@ def _is_plain_product(step: Step, left: TensorDesc) -> bool:
     )
 
 
-def _gathers(step: Step, heads_first: TensorDesc) -> bool:
-    """Whether a step copies {batch, heads, rows, head size} to {batch, rows, heads, head size}."""
+def _gathered(step: Step, heads_first: TensorDesc) -> TensorDesc | None:
+    """What a step makes of {batch, heads, rows, head size}, as {batch, rows, heads * head size}; None where it does more
+    than copy, or heads of a row do not come to lie side by side. Rows may come before the batch, as PyTorch's own module
+    has it."""
     desc = step.desc
     if not isinstance(desc, ops.ElementWiseIdentity) or desc.scale_bias is not None:
-        return False
-    wanted, own = _transposed(heads_first, (0, 2, 1, 3)), desc.tensor("input_tensor")
-    return (own.data_type, own.sizes, own.effective_strides) == (wanted.data_type, wanted.sizes, wanted.effective_strides)
+        return None
+    whole, made = desc.tensor("input_tensor"), desc.tensor("output_tensor")
+    copied = elsewhere(heads_first, whole, made) if whole.data_type is made.data_type else None
+    return None if copied is None else _side_by_side(copied)
 
 
 def _side_by_side(heads_first: TensorDesc) -> TensorDesc | None:

@@ -13,8 +13,8 @@ from dmlvk.graph.step import Step, Storage
 from dmlvk.graph.step_graph import StepGraph
 from dmlvk.graph.views import same_elements, seen_as
 from dmlvk.spec import ops
-from dmlvk.spec.enums import ConvolutionDirection, MatrixTransform, ReduceFunction
-from dmlvk.spec.schema import OperatorDesc
+from dmlvk.spec.enums import ConvolutionDirection, MatrixTransform, ReduceFunction, TensorDataType
+from dmlvk.spec.schema import OperatorDesc, fits_float32
 from dmlvk.spec.tensor import TensorDesc
 
 _BATCH = ("mean_tensor", "variance_tensor", "scale_tensor", "bias_tensor")
@@ -125,6 +125,108 @@ def _folded_product(graph: StepGraph, gemm: Step, batch: Step) -> Step | None:
         fused_activation=batch_desc.fused_activation,
     )
     return Step.of(gemm.origin, folded, storages)
+
+
+def fold_column_scales(graph: StepGraph) -> None:
+    """Constants that the columns of a GEMM with constant weights are multiplied with go into these: the scale of a layer
+    that is added to what goes round it. What transposes columns at the same time is left as a copy, which its readers may
+    see through.
+
+    Weights of FLOAT16 are scaled by a power of two, which goes into alpha, so that the largest of them stay near 1; where a
+    column would be so small then that it lost digits, nothing is done.
+    """
+    for step in graph.steps:
+        if isinstance(step.desc, ops.ElementWiseMultiply):
+            for own, other in pairs(step):
+                gemm = graph.writer(own.storage)
+                if gemm is not None and type(gemm.desc) is ops.Gemm and graph.only_reader(own.storage) is step:
+                    scaled = _scaled_product(graph, gemm, own, other)
+                    if scaled is not None:
+                        graph.replace((gemm, step), *_in_place_of(step, scaled, own.tensor))
+                        break
+
+
+def _in_place_of(step: Step, product: Step, seen: TensorDesc) -> tuple[Step, ...]:
+    """A product that writes what a step did of a view of it, with a copy behind it where that lies otherwise."""
+    output, made = product.desc.tensor("output_tensor"), step.desc.tensor("output_tensor")
+    result = seen_as(made, output.sizes)
+    if result is not None and same_elements(output, seen):
+        storages = {**product.storages(), "output_tensor": step.outputs[0]}
+        return (Step.of(product.origin, product.desc.replace(output_tensor=result), storages),)
+    copy = ops.ElementWiseIdentity(input_tensor=seen, output_tensor=made)
+    return product, Step(step.origin, copy, product.outputs, step.outputs)
+
+
+_LEAST_SCALED = 2.0**-13
+"""The largest weight of a column of FLOAT16, at least: the spacing of numbers near 0 is 2^-11 of it then."""
+
+
+def _scaled_product(graph: StepGraph, gemm: Step, own: Operand, other: Operand) -> Step | None:
+    """The product whose columns are multiplied with constants."""
+    desc = gemm.desc
+    assert isinstance(desc, ops.Gemm), "the caller looks for one"
+    factors = _of_columns(graph, desc.tensor("output_tensor"), own.tensor, other)
+    weights, row = graph.constant(*operand(gemm, "b_tensor")), row_of_c(desc)
+    bias = graph.constant(gemm.storage("c_tensor"), row)
+    if factors is None or weights is None or desc.fused_activation is not None or any(n != 1 for n in weights.shape[:-2]):
+        return None
+    if (desc.c_tensor is not None and bias is None) or not np.isfinite(factors).all():
+        return None
+    is_turned = desc.trans_b is MatrixTransform.TRANSPOSE
+    data_type = own.tensor.data_type
+    unit = 1.0
+    if data_type is TensorDataType.FLOAT16:
+        columns = (
+            np.abs(weights).astype(np.float64).max(axis=tuple(range(weights.ndim - 2)) + ((-1,) if is_turned else (-2,)))
+        )
+        largest = columns * np.abs(factors)
+        if not largest.max() > 0:
+            return None
+        unit = 2.0 ** np.floor(np.log2(largest.max()))
+        if ((largest > 0) & (largest / unit < _LEAST_SCALED)).any() or not fits_float32(desc.alpha * unit):
+            return None
+    sources = [gemm.storage("b_tensor"), gemm.storage("c_tensor"), other.storage]
+    name = f"columns of {desc.tensor('b_tensor')}, {desc.trans_b.name}, and {row}, multiplied with {other.tensor}"
+
+    def new_weights() -> npt.NDArray[Any]:
+        scale = factors / unit
+        scaled: npt.NDArray[Any] = weights.astype(np.float64) * (scale[:, np.newaxis] if is_turned else scale)
+        return scaled
+
+    def new_row() -> npt.NDArray[Any]:
+        assert bias is not None, "there is a row"
+        scaled: npt.NDArray[Any] = bias.astype(np.float64) * factors
+        return scaled
+
+    storages = {**gemm.storages(), "b_tensor": graph.derived(name, sources, data_type, new_weights)}
+    output = desc.tensor("output_tensor")
+    fields: dict[str, Any] = {"b_tensor": TensorDesc(data_type, weights.shape), "alpha": desc.alpha * unit}
+    if bias is not None:
+        storages["c_tensor"] = graph.derived(f"{name}: row", sources, data_type, new_row)
+        fields["c_tensor"] = TensorDesc(data_type, output.sizes, (*(0 for _ in output.sizes[:-1]), 1))
+    return Step.of(gemm.origin, desc.replace(**fields), storages)
+
+
+def _of_columns(graph: StepGraph, output: TensorDesc, seen: TensorDesc, other: Operand) -> npt.NDArray[np.float64] | None:
+    """Constants, one for each column of a packed product, with which a view of it is multiplied; None where they are others.
+
+    Args:
+        graph: The steps.
+        output: The product.
+        seen: The view, of any order of dimensions.
+        other: What it is multiplied with, in the view's sizes.
+    """
+    columns = output.sizes[-1]
+    strides = seen.effective_strides
+    inner = [axis for axis, size in enumerate(seen.sizes) if size == columns and strides[axis] == 1]
+    known = graph.constant(*other)
+    if output.strides is not None or known is None or len(inner) != 1 or columns == 1:
+        return None
+    (axis,) = inner
+    others = [place for place, size in enumerate(seen.sizes) if size > 1 and place != axis]
+    if any(strides[place] % columns or other.tensor.effective_strides[place] for place in others):
+        return None
+    return known[tuple(slice(None) if place == axis else 0 for place in range(known.ndim))].astype(np.float64)
 
 
 def _affine(graph: StepGraph, batch: Step) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]] | None:

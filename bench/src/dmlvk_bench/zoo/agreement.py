@@ -11,7 +11,9 @@ from dmlvk_bench.models.layers import Array
 from dmlvk_bench.models.measure import difference
 
 TOLERANCE: Final = 1e-3
-"""The largest difference of outputs that agree: both are float32."""
+"""The largest difference of outputs that agree, where both are float32."""
+HALVES: Final = 2e-2
+"""The same where one is made in float16, whose numbers have 11 bits."""
 DETECTIONS: Final = 0.02
 """The largest share of detections that only one of two agreeing detectors may have: at a threshold, a rounding decides."""
 _SAME_BOX: Final = 0.99

@@ -15,6 +15,8 @@ from typing import Any, Final, TypeAlias
 
 import torch
 
+from dmlvk_bench.zoo.unet import UNet
+
 Tensor: TypeAlias = Any
 Module: TypeAlias = Any
 """PyTorch's; its types are not there where it is not."""
@@ -30,13 +32,19 @@ class Architecture:
 
     Attributes:
         name: Its name in torchvision or transformers, unique.
-        kind: "classification", "segmentation", "detection", "video", "flow" or "transformers".
+        kind: "classification", "segmentation", "detection", "video", "flow", "transformers" or "float16".
         make: Makes the model, in evaluation mode, and its inputs by name.
     """
 
     name: str
     kind: str
     make: Callable[[], tuple[Module, dict[str, Tensor]]]
+
+
+def _halved(make: Callable[[], tuple[Module, dict[str, Tensor]]]) -> tuple[Module, dict[str, Tensor]]:
+    """A model and its inputs in float16."""
+    model, inputs = make()
+    return model.half(), {name: own.half() if own.is_floating_point() else own for name, own in inputs.items()}
 
 
 class Flat(torch.nn.Module):  # type: ignore[misc]  # of a class without types, where PyTorch is not installed
@@ -77,7 +85,7 @@ def architectures() -> list[Architecture]:
         found += _torchvision()
     if _has("transformers"):
         found += [Architecture(name, "transformers", partial(_transformer, name)) for name in sorted(_TRANSFORMERS)]
-    return found
+    return [*found, Architecture("unet-float16", _HALVES, partial(_halved, _unet))]
 
 
 def _has(package: str) -> bool:
@@ -96,13 +104,19 @@ def _torchvision() -> list[Architecture]:
         "video": models.video,
         "flow": models.optical_flow,
     }
-    return [
+    single = [
         Architecture(name, kind, partial(_vision, name, kind))
         for kind, module in kinds.items()
         for name in models.list_models(module=module)
     ]
+    half = [
+        Architecture(f"{one.name}-float16", _HALVES, partial(_halved, one.make)) for one in single if one.name in _IN_HALF
+    ]
+    return [*single, *half]
 
 
+_HALVES: Final = "float16"
+_IN_HALF: Final = ("resnet50", "vit_b_16", "swin_t", "convnext_tiny", "deeplabv3_resnet50")
 _KIND_SIDES: Final = {"classification": 224, "segmentation": 320, "detection": 320, "video": 112, "flow": 128}
 _SIDES: Final = {"inception_v3": 299, "ssd300_vgg16": 300, "s3d": 224, **dict.fromkeys(("mvit_v1_b", "mvit_v2_s"), 224)}
 _FRAMES: Final = dict.fromkeys(("mvit_v1_b", "mvit_v2_s", "s3d"), 16)
@@ -124,6 +138,9 @@ def _vision(name: str, kind: str) -> tuple[Module, dict[str, Tensor]]:
     if name in ("googlenet", "inception_v3"):
         options["init_weights"] = False  # the other way takes a minute
     model = models.get_model(name, **options).eval()
+    for layer in model.modules():
+        if isinstance(layer, torch.nn.Linear) and not layer.weight.any():  # a head of zeros would hide what is before it
+            torch.nn.init.normal_(layer.weight, std=0.02)
     side = _SIDES.get(name, _KIND_SIDES[kind])
     if kind == "detection":
         inputs = {"image": torch.rand(3, side, side)}
@@ -174,6 +191,16 @@ def _spread_scores(model: Module, image: Tensor) -> None:
                 layer.weight.mul_(_DEVIATION / deviation)
                 if layer.bias is not None:
                     layer.bias.fill_(_MEAN)
+
+
+# -- pictures out of noise
+
+
+def _unet() -> tuple[Module, dict[str, Tensor]]:
+    """Of two pictures of 512 x 512 points, which have an eighth of that here."""
+    torch.manual_seed(SEED)
+    inputs = {"sample": torch.randn(2, 4, 64, 64), "time": torch.randn(2, 320), "context": torch.randn(2, 77, 768)}
+    return Flat(UNet()).eval(), inputs
 
 
 # -- transformers

@@ -1,4 +1,4 @@
-"""Writes one architecture as an ONNX file, with its inputs and what PyTorch computes of them on the CPU."""
+"""Writes one architecture as an ONNX file, with its inputs and what PyTorch computes of them on the CPU, in float32."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ def export(name: str, exporter: str, folder: pathlib.Path) -> Iterator[dict[str,
     started = time.perf_counter()
     model, inputs = architecture.make()
     tensors = tuple(inputs.values())
+    is_half = any(tensor.dtype is torch.float16 for tensor in tensors)
     with torch.inference_mode():
-        outputs = model(*tensors)
+        outputs = model.float()(*(own.float() if own.dtype is torch.float16 else own for own in tensors))
+    model = model.half() if is_half else model
     np.savez(folder / "inputs.npz", **{name: tensor.numpy() for name, tensor in inputs.items()})
     np.savez(folder / "outputs.npz", **{f"output_{index}": tensor.numpy() for index, tensor in enumerate(outputs)})
     path = str(folder / "model.onnx")

@@ -25,12 +25,12 @@ from dmlvk_bench.models.onnxruntime_model import OnnxRuntimeModel
 from dmlvk_bench.rivals.base import said
 from dmlvk_bench.rivals.onnxruntime_worker import CPU, WEBGPU
 from dmlvk_bench.timing import NEXT
-from dmlvk_bench.zoo.agreement import TOLERANCE, off
+from dmlvk_bench.zoo.agreement import HALVES, TOLERANCE, off
 
 SLACK: Final = 2.0
 """How much farther than ONNX Runtime's CPU we may be off: some of these networks multiply a rounding by a thousand."""
-UNSTABLE: Final = 5 * TOLERANCE
-"""Where ONNX Runtime's CPU is off by more than that, it says nothing of us."""
+UNSTABLE: Final = 5.0
+"""Where ONNX Runtime's CPU is off by more than that many tolerances, it says nothing of us."""
 
 Run = Callable[[], Sequence[Array]]
 
@@ -61,18 +61,19 @@ def measure(folder: pathlib.Path, device: str | None, rivals: Sequence[str]) -> 
         "graph": lambda: network().graph(),
         "webgpu": lambda: model.in_onnx_runtime(WEBGPU),
     }
-    ready = {name: _Beside(makers[name], model.outputs) for name in rivals}
+    ready = {name: _Beside(makers[name], model.outputs, model.tolerance) for name in rivals}
     yield row
     if "error" not in row:
         row |= model.timed()
     yield row | {"rivals": {name: rival.timed() for name, rival in ready.items()}}
 
 
-def as_onnx_runtime(row: Mapping[str, Any]) -> bool:
+def as_onnx_runtime(row: Mapping[str, Any], tolerance: float = TOLERANCE) -> bool:
     """Whether a row that is off by more than the tolerance is right all the same: ONNX Runtime's CPU made the same of the
     file, or is off nearly as far, but not so far that its result means nothing."""
     theirs = row["onnxruntime_difference"]
-    return bool(row["from_onnxruntime"] <= TOLERANCE or (theirs <= UNSTABLE and row["difference"] <= SLACK * theirs))
+    means_something = theirs <= UNSTABLE * tolerance
+    return bool(row["from_onnxruntime"] <= tolerance or (means_something and row["difference"] <= SLACK * theirs))
 
 
 class _Model:
@@ -88,6 +89,7 @@ class _Model:
         # An exporter may leave out inputs that nothing reads.
         with np.load(folder / "inputs.npz") as arrays:
             self.inputs = {item.name: arrays[item.name] for item in graph.input if item.name not in constants}
+        self.tolerance = HALVES if any(own.dtype == np.float16 for own in self.inputs.values()) else TOLERANCE
         self._nodes = len(graph.node)
         self._session: InferenceSession | None = None
 
@@ -105,7 +107,7 @@ class _Model:
             report = self._session.report()
             row |= {"dispatches": report.dispatches, "host_reads": report.host_reads}
             row["difference"] = off(found, self.outputs)
-            if row["difference"] <= TOLERANCE:
+            if row["difference"] <= self.tolerance:
                 return row | {"right": True}
         try:
             theirs = self.in_onnx_runtime(CPU)()
@@ -114,7 +116,7 @@ class _Model:
         if "error" in row:
             return row | {"right": False}
         row |= {"onnxruntime_difference": off(theirs, self.outputs), "from_onnxruntime": off(found, theirs)}
-        return row | {"right": as_onnx_runtime(row)}
+        return row | {"right": as_onnx_runtime(row, self.tolerance)}
 
     def timed(self) -> dict[str, Any]:
         """Our times."""
@@ -194,9 +196,10 @@ class _Beside:
     Args:
         make: Makes its run.
         wanted: PyTorch's outputs.
+        tolerance: The largest difference of outputs that agree.
     """
 
-    def __init__(self, make: Callable[[], Run], wanted: Sequence[Array]) -> None:
+    def __init__(self, make: Callable[[], Run], wanted: Sequence[Array], tolerance: float) -> None:
         self._run: Run | None = None
         try:
             run = make()
@@ -204,7 +207,7 @@ class _Beside:
         except Exception as error:
             self._row: dict[str, Any] = {"error": said(error)}
         else:
-            self._run, self._row = run, {"difference": apart, "agrees": bool(apart <= TOLERANCE)}
+            self._run, self._row = run, {"difference": apart, "agrees": bool(apart <= tolerance)}
         gc.collect()
 
     def timed(self) -> dict[str, Any]:

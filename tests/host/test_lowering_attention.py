@@ -164,6 +164,14 @@ def test_rows_that_see_no_later_key_take_whole_workgroups_too(rows: int, size: i
     assert choices.rule_of(desc, DEVICES["whole workgroups"]) == rule
 
 
+def test_where_the_only_entry_would_be_followed_says_nothing() -> None:
+    """PyTorch's own module of attention puts rows before the batch, and says 1 for it."""
+    rows = TensorDesc(FLOAT16, (1, 197, 768), (1, 2304, 1))
+    desc = attention(queries=197, keys=197, heads=(12, 12), size=64, batch=1)
+    desc = desc.replace(query_tensor=rows, key_tensor=rows, value_tensor=rows)
+    assert choices.rule_of(desc, DEVICES["reductions"]) == "reductions"
+
+
 SHAPES: list[dict[str, Any]] = [
     {},
     {"queries": 1, "keys": 4096, "heads": (8, 2)},

@@ -108,21 +108,27 @@ def _slot(desc: ops.MultiheadAttention1, name: str) -> Range:
     raise AssertionError(f"{name} is no tensor")
 
 
+def _steps(tensor: TensorDesc, count: int) -> tuple[int, ...]:
+    """The strides of the last dimensions; 0 of those of one element, whose own says nothing of where others are."""
+    last = zip(tensor.sizes[-count:], tensor.effective_strides[-count:], strict=True)
+    return tuple(0 if size == 1 else step for size, step in last)
+
+
 def _separate(desc: ops.MultiheadAttention1, name: str, tensor: TensorDesc, head_size: int) -> Rows:
     """A tensor {batch, rows, heads * size}."""
-    entry, row, element = tensor.effective_strides[-3:]
+    entry, row, element = _steps(tensor, 3)
     return Rows(_slot(desc, name), 0, (entry, row, element * head_size, element))
 
 
 def _beside(desc: ops.MultiheadAttention1, name: str, tensor: TensorDesc, place: int) -> Rows:
     """One of those that stand side by side in a tensor {batch, rows, heads, 2 or 3, size}."""
-    entry, row, head, kind, element = tensor.effective_strides
+    entry, row, head, kind, element = _steps(tensor, 5)
     return Rows(_slot(desc, name), place * kind, (entry, row, head, element))
 
 
 def _by_head(desc: ops.MultiheadAttention1, name: str, tensor: TensorDesc) -> Rows:
     """A tensor {batch, heads, rows, size}: past or present."""
-    entry, head, row, element = tensor.effective_strides[-4:]
+    entry, head, row, element = _steps(tensor, 4)
     return Rows(_slot(desc, name), 0, (entry, row, head, element))
 
 

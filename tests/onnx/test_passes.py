@@ -407,6 +407,19 @@ CASES |= {
         "column_scale",
         ["GEMM", "ELEMENT_WISE_IDENTITY", "ACTIVATION_RELU"],
     ),
+    "column scale of what is transposed and added": (
+        [
+            ("MatMul", "x inner", "i"),
+            ("Transpose", "i", "o", {"perm": [0, 3, 1, 2]}),
+            ("Relu", "o", "r"),
+            ("MatMul", "x gate", "m"),
+            ("Transpose", "m", "t", {"perm": [0, 3, 1, 2]}),
+            ("Mul", "eight_channels t", "s"),
+            ("Add", "s r", "y"),
+        ],
+        "column_scale",
+        ["GEMM", "ACTIVATION_RELU", "GEMM", "ELEMENT_WISE_ADD"],
+    ),
     "no column scale, of rows": (
         [("MatMul", "x matrix", "m"), ("Mul", "m five_rows", "y")],
         "column_scale",

@@ -68,9 +68,9 @@ PASSES: Final = (
     Pass("attention", "the scores: they never reach memory", recognise_attention),
     Pass("swish", "a read and a write of the tensor", recognise_swish),
     Pass("batch_normalization", "a read and a write of a convolution's output", fold_batch_normalization),
-    Pass("column_scale", "a read and a write of a product's output, where a layer scales it", fold_column_scales),
     Pass("scale", "a read and a write of a product's output", fuse_scales),
     Pass("addition", "a read and a write of a product's output", fuse_additions),
+    Pass("column_scale", "a read and a write of a product's output, where a layer scales it", fold_column_scales),
     Pass("gate", "the launches of a product and of its gate, and a write and a read of what both make", fuse_gates),
     Pass(
         "bfloat16",

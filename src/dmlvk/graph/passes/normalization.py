@@ -129,8 +129,8 @@ def _folded_product(graph: StepGraph, gemm: Step, batch: Step) -> Step | None:
 
 def fold_column_scales(graph: StepGraph) -> None:
     """Constants that the columns of a GEMM with constant weights are multiplied with go into these: the scale of a layer
-    that is added to what goes round it. What transposes columns at the same time is left as a copy, which its readers may
-    see through.
+    that is added to what goes round it. What transposes columns at the same time is left as a copy, or is a part of that
+    addition.
 
     Weights of FLOAT16 are scaled by a power of two, which goes into alpha, so that the largest of them stay near 1; where a
     column would be so small then that it lost digits, nothing is done.
@@ -142,19 +142,30 @@ def fold_column_scales(graph: StepGraph) -> None:
                 if gemm is not None and type(gemm.desc) is ops.Gemm and graph.only_reader(own.storage) is step:
                     scaled = _scaled_product(graph, gemm, own, other)
                     if scaled is not None:
-                        graph.replace((gemm, step), *_in_place_of(step, scaled, own.tensor))
+                        _put_in_place(graph, (gemm, step), scaled, own.tensor)
                         break
 
 
-def _in_place_of(step: Step, product: Step, seen: TensorDesc) -> tuple[Step, ...]:
-    """A product that writes what a step did of a view of it, with a copy behind it where that lies otherwise."""
+def _put_in_place(graph: StepGraph, old: tuple[Step, Step], product: Step, seen: TensorDesc) -> None:
+    """Puts a product in the place of one and of a step that scales a view of it. Where that made something that lies
+    otherwise, an addition that alone reads it sees the view, or a copy makes it."""
+    _, step = old
     output, made = product.desc.tensor("output_tensor"), step.desc.tensor("output_tensor")
     result = seen_as(made, output.sizes)
     if result is not None and same_elements(output, seen):
         storages = {**product.storages(), "output_tensor": step.outputs[0]}
-        return (Step.of(product.origin, product.desc.replace(output_tensor=result), storages),)
+        graph.replace(old, Step.of(product.origin, product.desc.replace(output_tensor=result), storages))
+        return
+    reader = graph.only_reader(step.outputs[0])
+    if reader is not None and isinstance(reader.desc, ops.ElementWiseAdd):
+        fields = [own for own, storage in reader.storages().items() if storage is step.outputs[0]]
+        if reader.desc.tensor(fields[0]) == made:
+            desc = reader.desc.replace(**{fields[0]: seen})
+            storages = {**reader.storages(), fields[0]: product.outputs[0]}
+            graph.replace((*old, reader), product, Step.of(reader.origin, desc, storages))
+            return
     copy = ops.ElementWiseIdentity(input_tensor=seen, output_tensor=made)
-    return product, Step(step.origin, copy, product.outputs, step.outputs)
+    graph.replace(old, product, Step(step.origin, copy, product.outputs, step.outputs))
 
 
 _LEAST_SCALED = 2.0**-13

@@ -1,5 +1,6 @@
 """The page of the architectures of torchvision and transformers, made from ``bench/results/h200-zoo.json``, and beside it
-``h100-zoo.json``: later kernels on another device, with one exporter's files and beside CUDA graphs alone."""
+``h100-zoo.json``: later kernels on another device, with one exporter's files and beside CUDA graphs alone; and
+``h100-zoo-float16.json``, some in float16."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from dmlvk_bench.zoo.command import summary
 
 RESULTS = ROOT / "bench" / "results" / "h200-zoo.json"
 LATER = ROOT / "bench" / "results" / "h100-zoo.json"
+HALVES = ROOT / "bench" / "results" / "h100-zoo-float16.json"
 
 HEAD = """# Exported architectures
 
@@ -45,6 +47,17 @@ CUDA graph, later |
 """
 
 
+IN_HALF = """
+## In float16
+
+Files of dynamo on {machine[device]}, {machine[driver]}, at commit {machine[commit]}; `--only float16` makes them. They are
+compared with what PyTorch's CPU computes of the same weights in float32, and right within 0.02. A UNet has the size and the
+parts of Stable Diffusion 1's, for two pictures of 64 x 64.
+
+| architecture | right | dispatches | ms | PyTorch eager | CUDA graph |
+| --- | --- | ---: | ---: | ---: | ---: |
+"""
+
 Row = dict[str, Any]
 
 
@@ -73,7 +86,19 @@ def page() -> str:
         later_summary=_listed(_figures(summary(later["rows"]))),
     )
     lines = [_line(files, later_rows.get(name)) for name, files in by_name.items()]
-    return head + "".join(lines) + "\n" + "".join(f"- {line}\n" for line in reasons)
+    return head + "".join(lines) + "\n" + "".join(f"- {line}\n" for line in reasons) + _in_half()
+
+
+def _in_half() -> str:
+    """The part of what runs in float16."""
+    found = json.loads(HALVES.read_text(encoding="utf-8"))
+    lines = []
+    for row in sorted(found["rows"], key=lambda row: str(row["architecture"])):
+        ratios = (_ratio(row, rival) for rival in ("eager", "graph"))
+        cells = (row["architecture"], _verdict(row), str(row["dispatches"]), f"{row['ms']:.2f}", *ratios)
+        lines.append(f"| {' | '.join(cells)} |\n")
+    wrong = [f"\n- {line}" for line in summary(found["rows"]) if line.startswith("wrong: ")]
+    return IN_HALF.format(machine=found["machine"]) + "".join(lines) + "".join(wrong) + "\n" * bool(wrong)
 
 
 def _figures(said: Iterable[str]) -> list[str]:

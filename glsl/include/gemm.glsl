@@ -5,9 +5,10 @@
 // Needs the parameter block and the bindings of the gemm rows of the manifest, and declares the buffers A, B, C, Addend and Y.
 // T is the data type of the factors. R is that of the others, where it may be another one; BFLOAT16 is held as its bits.
 // Every operand has its strides in the order (outer batch, inner batch, row, column) of the untransposed product, so no
-// shader knows about transposes, and zero strides broadcast. C is unused where HAS_C is 0, and of the factors' type where it is C_BITS, Addend where ADDEND is 0.
-// ADDEND says when it is added: see the manifest. NO_SCALED_CLIP: whoever includes this fuses no clip with a ScaleBias. A variant ADDS of
-// 0 has no addend at all: code that never runs costs registers too.
+// shader knows about transposes, and zero strides broadcast. C is unused where HAS_C is 0, and of the factors' type where it
+// is C_BITS. Addend is unused where ADDEND is 0, which says when it is added: see the manifest. A variant ADDS of 0 has no
+// addend at all: code that never runs costs registers too. NO_SCALED_CLIP: whoever includes this fuses no clip with a
+// ScaleBias.
 
 #ifndef DMLVK_GEMM_GLSL
 #define DMLVK_GEMM_GLSL

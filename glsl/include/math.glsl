@@ -8,10 +8,10 @@
 // inline the same function equal to the last bit. It does not reach `fma`, which a device may also round twice or merge with
 // another one: where that would matter, products and sums stand alone.
 //
-// Where T is FLOAT16, or the includer defines SHORT_MATH, most functions have a second form that is good to about 2^-17, which adds
-// a hundredth of a ULP of FLOAT16 to the half of rounding. There exp2, 3 + 2 |y| ULP, and log2, 3 ULP outside [1/2, 2] and 2^-21 within, come from the
-// device: of all built-in functions these two have errors that Vulkan bounds. Near a zero, where that bound is worth nothing,
-// a short polynomial takes their place.
+// Where T is FLOAT16, or the includer defines SHORT_MATH, most functions have a second form that is good to about 2^-17,
+// which adds a hundredth of a ULP of FLOAT16 to the half of rounding. There exp2, 3 + 2 |y| ULP, and log2, 3 ULP outside
+// [1/2, 2] and 2^-21 within, come from the device: of all built-in functions these two have errors that Vulkan bounds. Near a
+// zero, where that bound is worth nothing, a short polynomial takes their place.
 //
 // Where T is FLOAT64 the same names take and give doubles as well (math64.glsl), and REAL, the type that floats of T are computed
 // in, is double; it is float for all other types.
@@ -126,8 +126,8 @@ float exp_accurate(float x) {
 #endif
 }
 
-// e^x for x <= 0, without a branch; 0 below -87, where it is no normal number. 1 ULP, or as exp2_bounded with SHORT_MATH. NaN by
-// itself.
+// e^x for x <= 0, without a branch; 0 below -87, where it is no normal number. 1 ULP, or as exp2_bounded with SHORT_MATH. NaN
+// by itself.
 float exp_of_negative(float x) {
 #ifdef SHORT_MATH
     const float result = exp2(x * LOG2_E);

@@ -720,15 +720,23 @@ def test_a_pass_alone(case: tuple[Nodes, str, list[str]], make: Callable[..., on
 
 
 @pytest.mark.parametrize(
-    ("factors", "folds"),
-    [(np.full(5, 1e-6), True), (np.array([1, 1e-6, 1, 1, 1]), False), (np.array([1, 0, 2, 1, 1]), True)],
+    ("dtype", "factors", "folds"),
+    [
+        (f16, np.full(5, 1e-6), True),
+        (f16, np.array([1, 1e-6, 1, 1, 1]), False),
+        (f16, np.array([1, 0, 2, 1, 1]), True),
+        (f32, np.array([1, 1e-6, 1, 1, 1]), True),
+        (f32, np.array([1, 1e-38, 1, 1, 1]), False),
+        (f32, np.array([1, 1e38, 1, 1, 1]), False),
+        (f32, np.zeros(5), False),
+    ],
 )
-def test_weights_of_halves_are_scaled_where_no_column_loses_digits(
-    factors: np.ndarray, folds: bool, make_model: Callable[..., onnx.ModelProto]
+def test_weights_are_scaled_where_no_column_loses_digits(
+    dtype: type, factors: np.ndarray, folds: bool, make_model: Callable[..., onnx.ModelProto]
 ) -> None:
     nodes = [helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Mul", ["m", "g"], ["y"])]
-    constants = {"w": WEIGHTS["matrix"].astype(f16), "g": factors.astype(f16)}
-    model = make_model(nodes, {"x": (f16, IMAGE)}, ["y"], constants, output_types={"y": f16})
+    constants = {"w": WEIGHTS["matrix"].astype(dtype), "g": factors.astype(dtype)}
+    model = make_model(nodes, {"x": (dtype, IMAGE)}, ["y"], constants, output_types={"y": dtype})
     kept = _operators(model, [name for name in NAMES if name != "column_scale"])
     assert kept == (["GEMM"] if folds else ["GEMM", "ELEMENT_WISE_MULTIPLY"])
 

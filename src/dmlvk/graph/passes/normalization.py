@@ -132,8 +132,8 @@ def fold_column_scales(graph: StepGraph) -> None:
     that is added to what goes round it. What transposes columns at the same time is left as a copy, or is a part of that
     addition.
 
-    Weights of FLOAT16 are scaled by a power of two, which goes into alpha, so that the largest of them stay near 1; where a
-    column would be so small then that it lost digits, nothing is done.
+    Weights of FLOAT16 are scaled by a power of two, which goes into alpha, so that the largest of them stay near 1. Where a
+    column would be so small that it lost digits, or overflow, nothing is done.
     """
     for step in graph.steps:
         if isinstance(step.desc, ops.ElementWiseMultiply):
@@ -168,8 +168,9 @@ def _put_in_place(graph: StepGraph, old: tuple[Step, Step], product: Step, seen:
     graph.replace(old, product, Step(step.origin, copy, product.outputs, step.outputs))
 
 
-_LEAST_SCALED = 2.0**-13
-"""The largest weight of a column of FLOAT16, at least: the spacing of numbers near 0 is 2^-11 of it then."""
+_LEAST_HALF, _LEAST, _LARGEST = 2.0**-13, 2.0**-100, 2.0**100
+"""What the largest weight of a column must be at least, of FLOAT16, where the spacing of numbers near 0 is 2^-11 of it then;
+at least and at most, of other types."""
 
 
 def _scaled_product(graph: StepGraph, gemm: Step, own: Operand, other: Operand) -> Step | None:
@@ -185,17 +186,15 @@ def _scaled_product(graph: StepGraph, gemm: Step, own: Operand, other: Operand) 
         return None
     is_turned = desc.trans_b is MatrixTransform.TRANSPOSE
     data_type = own.tensor.data_type
-    unit = 1.0
-    if data_type is TensorDataType.FLOAT16:
-        columns = (
-            np.abs(weights).astype(np.float64).max(axis=tuple(range(weights.ndim - 2)) + ((-1,) if is_turned else (-2,)))
-        )
-        largest = columns * np.abs(factors)
-        if not largest.max() > 0:
-            return None
-        unit = 2.0 ** np.floor(np.log2(largest.max()))
-        if ((largest > 0) & (largest / unit < _LEAST_SCALED)).any() or not fits_float32(desc.alpha * unit):
-            return None
+    over = (*range(weights.ndim - 2), -1 if is_turned else -2)
+    largest = np.abs(weights).astype(np.float64).max(axis=over) * np.abs(factors)
+    if not 0 < largest.max() <= _LARGEST:
+        return None
+    is_half = data_type is TensorDataType.FLOAT16
+    unit = 2.0 ** np.floor(np.log2(largest.max())) if is_half else 1.0
+    least = _LEAST_HALF if is_half else _LEAST
+    if ((largest > 0) & (largest / unit < least)).any() or not fits_float32(desc.alpha * unit):
+        return None
     sources = [gemm.storage("b_tensor"), gemm.storage("c_tensor"), other.storage]
     name = f"columns of {desc.tensor('b_tensor')}, {desc.trans_b.name}, and {row}, multiplied with {other.tensor}"
 

@@ -67,30 +67,26 @@ class _Words(torch.nn.Module):  # type: ignore[misc]
 
 
 class UNet(torch.nn.Module):  # type: ignore[misc]
-    """The noise in pictures {batch, 4, side, side}, given the embedding of a time {batch, 320} and words {batch, n, 768}.
+    """The noise in pictures {batch, 4, side, side}, given the embedding of a time {batch, 320} and words {batch, n, 768}."""
 
-    Args:
-        widths: The channels at each size.
-    """
-
-    def __init__(self, widths: tuple[int, ...] = _WIDTHS) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.time = torch.nn.Sequential(torch.nn.Linear(_WIDTHS[0], _TIME), torch.nn.SiLU(), torch.nn.Linear(_TIME, _TIME))
-        self.first = torch.nn.Conv2d(4, widths[0], 3, padding=1)
+        self.first = torch.nn.Conv2d(4, _WIDTHS[0], 3, padding=1)
         self.down, self.up = torch.nn.ModuleList(), torch.nn.ModuleList()
-        kept, width = [widths[0]], widths[0]
-        for level, wanted in enumerate(widths):
+        kept, width = [_WIDTHS[0]], _WIDTHS[0]
+        for level, wanted in enumerate(_WIDTHS):
             for _ in range(2):
-                self.down.append(_level(width, wanted, words=level < len(widths) - 1))
+                self.down.append(_level(width, wanted, words=level < len(_WIDTHS) - 1))
                 width = wanted
                 kept.append(width)
-            if level < len(widths) - 1:
+            if level < len(_WIDTHS) - 1:
                 self.down.append(torch.nn.Conv2d(width, width, 3, stride=2, padding=1))
                 kept.append(width)
         self.middle = torch.nn.ModuleList((_Residual(width, width), _Words(width), _Residual(width, width)))
-        for level, wanted in reversed(list(enumerate(widths))):
+        for level, wanted in reversed(list(enumerate(_WIDTHS))):
             for _ in range(3):
-                self.up.append(_level(width + kept.pop(), wanted, words=level < len(widths) - 1))
+                self.up.append(_level(width + kept.pop(), wanted, words=level < len(_WIDTHS) - 1))
                 width = wanted
             if level:
                 self.up.append(torch.nn.Conv2d(width, width, 3, padding=1))

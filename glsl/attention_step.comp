@@ -6,11 +6,14 @@
 // are on their way together. Nothing is shared until the part is done: each group has its own peak, weights and sums for all
 // ROWS rows, which are the queries of all heads that share the keys. Then TOGETHER rows at a time they are brought together.
 //
-// The part in which the new rows stand writes them to the cache, keys turned, and reads them from shared memory. No workgroup
-// reads what another one writes. A part's first keys and values are on their way while queries and new rows are staged.
+// The part in which the new rows stand writes them to the cache, keys turned, and reads them from shared memory. A part's first keys
+// and values are on their way while queries and new rows are staged.
+//
+// With SPLIT a head has several parts. Each leaves what it has found in PARTIALS and counts; the one that counts last brings them together, in their
+// order, and clears the count. A dispatch for that took 3 to 5 us on an H200 (2026-11-28), whatever it had to do.
 //
 // Bindings: Q, BIAS, MASK, RELATIVE, LENGTHS, SINKS, NEW_K, NEW_V, COSINES, SINES, POSITIONS read; K and V, the cache, read and
-// written; Y written, or PARTIALS where SPLIT, as attention_merge reads them. Strides of NEW_K and NEW_V are those of Q.
+// written; Y written; PARTIALS and COUNTERS, one for each (batch entry, head of keys), read and written. Strides of NEW_K and NEW_V are those of Q.
 // Constants: those above; ROWS = NEW_ROWS * GROUP, a multiple of TOGETHER; TURN and POSITION_WORDS, see include/attention_turn.glsl. Rows of K and V
 // consist of whole words.
 // Grid: x over parts, y over (batch entry, head of keys). How many keys a part has follows from the length: see
@@ -29,7 +32,10 @@ layout(set = 0, binding = BINDING_K, std430) writeonly buffer KWritten { uint k_
 layout(set = 0, binding = BINDING_V, std430) writeonly buffer VWritten { uint v_written[]; };
 layout(set = 0, binding = BINDING_NEW_K, std430) readonly buffer NewK { T new_k[]; };
 layout(set = 0, binding = BINDING_NEW_V, std430) readonly buffer NewV { T new_v[]; };
-layout(set = 0, binding = BINDING_PARTIALS, std430) writeonly buffer Partials { float partials[]; };
+layout(set = 0, binding = BINDING_PARTIALS, std430) coherent buffer Partials { float partials[]; };
+layout(set = 0, binding = BINDING_PARTIALS, std430) coherent buffer PartialPairs { vec2 partial_pairs[]; };
+layout(set = 0, binding = BINDING_PARTIALS, std430) coherent buffer PartialQuads { vec4 partial_quads[]; };
+layout(set = 0, binding = BINDING_COUNTERS, std430) coherent buffer Counters { uint counters[]; };
 
 const uint GROUPS = LOCAL_SIZE_X / LANES;
 const uint HEAD_WORDS = HEAD_CHUNKS * LANES; // at least those of a row
@@ -43,6 +49,13 @@ shared uvec4 new_keys[NEW_ROWS * HEAD_WORDS];
 shared uvec4 new_values[NEW_ROWS * VALUE_WORDS];
 shared float found[TOGETHER * GROUPS * VALUE_ELEMENTS];
 shared vec2 summaries[TOGETHER * GROUPS]; // peak, weights
+shared bool counted_last;
+
+#define SUMS vec4
+SUMS sums_at(uint element) { return partial_quads[(BYTE_OFFSET_PARTIALS / 4 + element) / 4]; }
+vec2 summary_at(uint place) { return partial_pairs[(BYTE_OFFSET_PARTIALS / 4 + p.summaries) / 2 + place]; }
+
+#include "attention_merged.glsl"
 
 // The memory of a workgroup is free again for the next sum.
 vec2 sum_of_key(vec2 value) {
@@ -122,6 +135,25 @@ void stage(Sequence sequence, uint key_head, uint before, uint start, uint end) 
     }
 }
 
+// Whether all other parts of the head have left what they have found; all invocations of the workgroup ask, once.
+bool is_last(uint parts) {
+    memoryBarrierBuffer();
+    barrier();
+    if (workgroup_invocation() == 0) {
+        const uint place = BYTE_OFFSET_COUNTERS / 4 + gl_WorkGroupID.y;
+        counted_last = atomicAdd(counters[place], 1) == parts - 1;
+        if (counted_last) counters[place] = 0;
+    }
+    barrier();
+    memoryBarrierBuffer();
+    return counted_last;
+}
+
+void store_result(Sequence sequence, uint key_head, uint r, uint column, float value) {
+    const uint row = y_start(sequence, r / GROUP, key_head * GROUP + r % GROUP);
+    y[BYTE_OFFSET_Y / T_BYTES + row + column * p.y_strides[3]] = T(value);
+}
+
 void main() {
     const uint entry = gl_WorkGroupID.y / p.key_heads;
     const uint key_head = gl_WorkGroupID.y - entry * p.key_heads;
@@ -132,6 +164,8 @@ void main() {
     const uint start = keys.x + gl_WorkGroupID.x * part_keys;
     if (start >= sequence.keys) return;
     const uint end = min(start + part_keys, sequence.keys);
+    const uint parts = (sequence.keys - keys.x - 1) / part_keys + 1;
+    const bool is_split = SPLIT != 0 && parts > 1;
     const uint invocation = workgroup_invocation();
     const uint lane = invocation % LANES;
     const uint group = invocation / LANES;
@@ -255,7 +289,7 @@ void main() {
                 total = fma(factor, summary.y, total);
                 sum = fma(factor, found[(i * GROUPS + g) * VALUE_ELEMENTS + column], sum);
             }
-            if (SPLIT != 0) {
+            if (is_split) {
                 partials[BYTE_OFFSET_PARTIALS / 4 + (first_of_part + r) * p.value_size + column] = sum;
                 if (column == 0) {
                     const uint place = BYTE_OFFSET_PARTIALS / 4 + p.summaries + 2 * (first_of_part + r);
@@ -263,9 +297,15 @@ void main() {
                     partials[place + 1] = total;
                 }
             } else {
-                const uint y_row = y_start(sequence, r / GROUP, key_head * GROUP + r % GROUP);
-                y[BYTE_OFFSET_Y / T_BYTES + y_row + column * p.y_strides[3]] = T(share(sum, total));
+                store_result(sequence, key_head, r, column, share(sum, total));
             }
         }
     }
+    if (is_split && is_last(parts))
+        for (uint at = invocation * 4; at < ROWS * p.value_size; at += LOCAL_SIZE_X * 4) {
+            const uint r = at / p.value_size;
+            const uint column = at - r * p.value_size;
+            const vec4 values = merged(gl_WorkGroupID.y * ROWS + r, gl_NumWorkGroups.y * ROWS, column, parts);
+            [[unroll]] for (uint c = 0; c < 4; ++c) store_result(sequence, key_head, r, column + c, values[c]);
+        }
 }

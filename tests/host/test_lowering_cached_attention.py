@@ -10,6 +10,7 @@ import pytest
 from dmlvk import TensorDataType, TensorDesc
 from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
 from dmlvk.devices.model import H200
+from dmlvk.kernels.common.plan import COUNTERS, Source
 from dmlvk.kernels.lowering import lower, possible_rules
 from dmlvk.spec.errors import InvalidArgumentError
 from dmlvk.spec.ops.cached_attention import CachedAttention
@@ -18,17 +19,19 @@ FLOAT32, FLOAT16, INT32 = TensorDataType.FLOAT32, TensorDataType.FLOAT16, Tensor
 GPU = Capabilities(features=Capabilities().features | SUBGROUPS | {"storage16"}, subgroup_size=32, model=H200)
 
 
-def attention(rows: int = 1, capacity: int = 4096, past: int = 0, size: int = 128, **others: Any) -> CachedAttention:
-    cache = TensorDesc(FLOAT16, (2, 8, capacity, size))
+def attention(
+    rows: int = 1, capacity: int = 4096, past: int = 0, size: int = 128, batch: int = 2, **others: Any
+) -> CachedAttention:
+    cache = TensorDesc(FLOAT16, (batch, 8, capacity, size))
     fields: dict[str, Any] = dict.fromkeys(
-        ("past_key_tensor", "past_value_tensor"), TensorDesc(FLOAT16, (2, 8, past or 1, size))
+        ("past_key_tensor", "past_value_tensor"), TensorDesc(FLOAT16, (batch, 8, past or 1, size))
     )
     return CachedAttention(
-        query_tensor=TensorDesc(FLOAT16, (2, rows, 32, size)),
-        key_tensor=TensorDesc(FLOAT16, (2, rows, 8, size)),
-        value_tensor=TensorDesc(FLOAT16, (2, rows, 8, size)),
-        lengths_tensor=TensorDesc(INT32, (2,)),
-        output_tensor=TensorDesc(FLOAT16, (2, rows, 32, size)),
+        query_tensor=TensorDesc(FLOAT16, (batch, rows, 32, size)),
+        key_tensor=TensorDesc(FLOAT16, (batch, rows, 8, size)),
+        value_tensor=TensorDesc(FLOAT16, (batch, rows, 8, size)),
+        lengths_tensor=TensorDesc(INT32, (batch,)),
+        output_tensor=TensorDesc(FLOAT16, (batch, rows, 32, size)),
         cache_key_tensor=cache,
         cache_value_tensor=cache,
         scale=1.0,
@@ -42,10 +45,19 @@ def kernels(desc: CachedAttention, caps: Capabilities = GPU) -> list[str]:
     return [launch.kernel.kernel for launch in lower(desc, caps).dispatches]  # type: ignore[union-attr]
 
 
-def test_a_step_is_one_dispatch_and_a_merge() -> None:
-    assert kernels(attention()) == ["attention_step", "attention_merge"]
-    assert kernels(attention(capacity=32)) == ["attention_step"]
-    assert kernels(attention(2)) == ["attention_step", "attention_merge"]
+@pytest.mark.parametrize(("rows", "capacity", "counts"), [(1, 4096, True), (1, 32, False), (2, 4096, True)])
+def test_a_step_is_one_dispatch(rows: int, capacity: int, counts: bool) -> None:
+    plan = lower(attention(rows, capacity), GPU)
+    assert [launch.name for launch in plan.dispatches] == ["attention_step"]
+    counted = [part.nbytes for part in plan.dispatches[0].bindings if part.source is Source.COUNTERS]
+    assert counted == ([4 * 2 * 8] if counts else []), "of each batch entry and head of keys, where they have parts"
+
+
+def test_more_heads_than_counters_have_one_part() -> None:
+    caps = dataclasses.replace(GPU, model=dataclasses.replace(H200, processors=32 * COUNTERS))
+    plan = lower(attention(capacity=256, batch=COUNTERS // 8 + 1), caps)
+    assert plan.dispatches[0].grid[0] == 1
+    assert all(part.source is not Source.COUNTERS for part in plan.dispatches[0].bindings)
 
 
 def test_the_grid_follows_the_capacity_and_the_device() -> None:

@@ -111,7 +111,7 @@ class _Assembler:
                 part = part._replace(offset=scratch + part.offset)
             elif part.source is Source.PERSISTENT:
                 part = part._replace(offset=persistent + part.offset)
-            else:
+            elif part.source is not Source.COUNTERS:
                 read = part.source is Source.INPUT
                 storage = (step.inputs if read else step.outputs)[part.slot]
                 slot = (step.desc.input_slots() if read else step.desc.output_slots())[part.slot]

@@ -39,7 +39,7 @@ from dmlvk.html.elements import facts, notebook
 from dmlvk.html.words import size
 from dmlvk.kernels.common.kernel import GLSL_TYPES
 from dmlvk.kernels.common.library import pipeline_spirv
-from dmlvk.kernels.common.plan import KernelVariant
+from dmlvk.kernels.common.plan import COUNTERS, KernelVariant
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.runtime.memory import PURPOSE_NUMBERS, Buffer, ParameterArena, ParameterBlock, Purpose
 from dmlvk.runtime.model_file import read_model
@@ -255,6 +255,7 @@ class ComputeDevice:
         self._timestamp_period = float(limits["timestampPeriod"])
         self._timestamp_bits = int(limits["timestampValidBits"])
         self.has_timestamps = self._timestamp_bits > 0
+        self._counters: _native.Buffer | None = None
         self.kept: dict[Hashable, Any] = {}
         self._kernels: dict[KernelVariant, _native.Kernel] = {}
         self._creations: dict[KernelVariant, threading.Lock] = {}
@@ -323,6 +324,15 @@ class ComputeDevice:
         """
         self._require("external_semaphores")
         return self.native.shared_timeline()
+
+    def counters(self) -> Buffer:
+        """The device's counters: see ``Source.COUNTERS``."""
+        with self._lock:
+            if self._counters is None:
+                made = self.create_buffer(4 * COUNTERS, purpose=Purpose.TEMPORARY)
+                made.write(bytes(made.size_in_bytes))
+                self._counters = made.native  # which does not hold the device
+            return Buffer(self, self._counters)
 
     def _require(self, feature: str) -> None:
         if feature not in self.capabilities.features:

@@ -48,6 +48,7 @@ class Resources(NamedTuple):
         inputs, outputs: A range for each slot, None where nothing is bound.
         temporary, persistent: None where the plan needs none.
         constants: The ranges that the operator brings along.
+        counters: The device's counters, which launches add by themselves.
     """
 
     inputs: Sequence[BoundRange | None]
@@ -55,6 +56,7 @@ class Resources(NamedTuple):
     temporary: BoundRange | None
     persistent: BoundRange | None
     constants: Sequence[BoundRange] = ()
+    counters: Sequence[BoundRange] = ()
 
 
 _PLACES: Final = {source: place for place, source in enumerate(Source)}
@@ -120,6 +122,8 @@ class PreparedLaunches:
         self._repetition = repetition
         params = [None if isinstance(launch, BlockCopy) else launch.params or None for launch in launches]
         self._labels = [(operator, launch.name) for launch in launches]
+        counts = any(part.source is Source.COUNTERS for launch in launches for part in launch.bindings)
+        self._counters = (BoundRange(device.counters(), 0, device.counters().size_in_bytes),) if counts else ()
         again = range(repetition.first, repetition.end) if repetition else ()
         self._varies = [place for place, block in enumerate(params) if place in again or not isinstance(block, bytes | None)]
         self._order: Sequence[int] | None = None
@@ -183,6 +187,8 @@ class PreparedLaunches:
         """The commands over these resources; valid as long as the resources stay where they are."""
         if not self._labels:
             return []
+        if self._counters:
+            resources = resources._replace(counters=self._counters)
         return [Command(self._labels, NativeLaunches(self._native, self._order, self._values, self._blocks, resources))]
 
 

@@ -38,8 +38,8 @@ Strides = tuple[int, int, int, int]
 
 OperandsOf = Callable[[Any, Capabilities], "Operands"]
 """(desc, capabilities) -> where the operands of its attention lie."""
-_RELATIVE_BINDING, LENGTHS_BINDING = 2, 3
-"""The places of the relative position bias and of the lengths among the bindings of ``Around``."""
+_RELATIVE_BINDING = 2
+"""The place of the relative position bias among the bindings of ``Around``."""
 
 _PRESENTS = (("key", "output_present_key_tensor"), ("value", "output_present_value_tensor"))
 
@@ -825,29 +825,16 @@ def _products(desc: OperatorDesc, problem: AttentionProblem, caps: Capabilities,
     return Plan(tuple(launches), temporary_bytes=temporary.end)
 
 
-def merge_parts(
-    problem: AttentionProblem, operands: Operands, caps: Capabilities, parts: Parts, *, part_keys: int = 0
-) -> Dispatch:
-    """Brings the sums of the parts together.
-
-    Args:
-        problem, operands, caps: The attention.
-        parts: The parts.
-        part_keys: Where parts are of as many keys as there are, the fewest of one; else 0, and there are all parts.
-    """
+def merge_parts(problem: AttentionProblem, operands: Operands, caps: Capabilities, parts: Parts) -> Dispatch:
+    """Brings the sums of the parts together."""
     count = problem.heads * problem.rows * problem.value_size
     local = min(128, most_invocations(caps))
-    around = operands.around
     return make_dispatch(
         "attention_merge",
-        (parts.where, around.bindings[LENGTHS_BINDING], operands.y.where),
+        (parts.where, operands.y.where),
         linear_grid(-(-count // local), caps),
         variant={"T": operands.data_type.name},
-        constants={
-            "LOCAL_SIZE_X": local,
-            "GROUP": problem.group,
-            "LENGTHS": around.constants["LENGTHS"] if part_keys else PastLengths.NONE,
-        },
+        constants={"LOCAL_SIZE_X": local, "GROUP": problem.group},
         count=count,
         parts=parts.number,
         summaries=parts.summaries,
@@ -855,11 +842,6 @@ def merge_parts(
         key_heads=problem.key_heads,
         value_size=problem.value_size,
         y_strides=operands.y.strides,
-        keys=problem.keys,
-        new_keys=operands.sizes.new,
-        window=around.params["window"],
-        part_keys=part_keys,
-        lengths_stride=around.params["lengths_stride"],
     )
 
 

@@ -67,6 +67,7 @@ class Turn(enum.IntEnum):
 
 _TURN_CONSTANTS = (("TURN", 0), ("POSITION_WORDS", 0))
 _SHARED = (("LENGTHS", PastLengths), ("MASK_BOUNDS", MaskBounds))
+_MERGED = ("PARTS_TOGETHER", 16)
 
 ROWS: tuple[KernelSpec, ...] = (
     KernelSpec(
@@ -132,7 +133,7 @@ ROWS: tuple[KernelSpec, ...] = (
     KernelSpec(
         "attention_step",
         "attention_step.comp",
-        buffers=("q", "k:w", "v:w", *_AROUND, "y:w", "new_k", "new_v", *_TURN_BUFFERS, "partials:w"),
+        buffers=("q", "k:w", "v:w", *_AROUND, "y:w", "new_k", "new_v", *_TURN_BUFFERS, "partials:w", "counters:w"),
         params=(
             *_PARAMS,
             *_TURN_PARAMS,
@@ -152,21 +153,20 @@ ROWS: tuple[KernelSpec, ...] = (
                 ("SPLIT", 0),
             ),
         ),
-        shared=(*_SHARED, ("TURN", Turn)),
+        shared=(*_SHARED, ("TURN", Turn), _MERGED),
         variants=(("T", FLOATS),),
         extensions=SUBGROUP_SUMS,
     ),
     KernelSpec(
         "attention_merge",
         "attention_merge.comp",
-        buffers=("partials", "lengths", "y:w"),
+        buffers=("partials", "y:w"),
         params=(
             *("uint count", "uint parts", "uint summaries", "uint queries", "uint key_heads"),
             *("uint value_size", "uint y_strides[4]"),
-            *("uint keys", "uint new_keys", "uint window", "uint part_keys", "uint lengths_stride"),
         ),
-        constants=(("LOCAL_SIZE_X", 128), ("GROUP", 1), ("LENGTHS", 0)),
-        shared=(("LENGTHS", PastLengths), ("TOGETHER", 12)),
+        constants=(("LOCAL_SIZE_X", 128), ("GROUP", 1)),
+        shared=(_MERGED,),
         variants=(("T", FLOATS),),
     ),
     KernelSpec(

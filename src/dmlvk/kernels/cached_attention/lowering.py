@@ -14,7 +14,6 @@ from dmlvk.kernels.attention.lowering import (
     Turning,
     last_strides,
     made_rows,
-    merge_parts,
     no_turning,
     problem_fields,
     schedules,
@@ -24,7 +23,7 @@ from dmlvk.kernels.attention.manifest import PastLengths, Turn
 from dmlvk.kernels.cached_attention.rules import CACHED_ATTENTION, CachedProblem, step_shape
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.limitation import LOOP_ROUNDS
-from dmlvk.kernels.common.plan import Launch, Plan, Range, Source, aligned, input_range, output_range
+from dmlvk.kernels.common.plan import COUNTERS, Launch, Plan, Range, Source, aligned, counters, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.shapes import WORD_BITS, check_rounds
 from dmlvk.spec.ops.attention import AttentionSizes
@@ -192,9 +191,9 @@ def _problem(desc: CachedAttention) -> CachedProblem:
 def _step(desc: CachedAttention, problem: CachedProblem, caps: Capabilities) -> Plan:
     shape, turning, operands = step_shape(problem, caps), _turning(desc), _operands(desc, caps)
     part_keys = shape.keys * shape.invocations // shape.lanes
-    # A workgroup for each processor: on an H100 (2026-11-26) 576 keys of 16 sequences of 8 heads take 37 us in one part, in
-    # three 43 and 8 more for their merge; 3,000 keys of one sequence 19 and 6 in 16 parts, 22 and 8 in 65.
-    wanted = caps.model.processors // problem.heads
+    # A workgroup for each processor: on an H100 (2026-11-26) 576 keys of 16 sequences of 8 heads take 37 us in one part, 43
+    # in three before they are brought together; 3,000 keys of one sequence 19 in 16 parts, 22 in 65.
+    wanted = caps.model.processors // problem.heads if problem.heads <= COUNTERS else 1
     tiles = -(-problem.keys // part_keys)
     number = max(min(wanted, tiles), 1)
     part_tiles = -(-tiles // number)
@@ -222,6 +221,7 @@ def _step(desc: CachedAttention, problem: CachedProblem, caps: Capabilities) -> 
         (
             *(_Q, _CACHE_K, _CACHE_V, *operands.around.bindings, _Y, _K, _V, *turning.bindings),
             where if number > 1 else _Y,
+            counters(problem.heads) if number > 1 else _Y,
         ),
         (number, problem.heads, 1),
         variant={"T": operands.data_type.name},
@@ -238,10 +238,7 @@ def _step(desc: CachedAttention, problem: CachedProblem, caps: Capabilities) -> 
         part_keys=part_keys,
         summaries=parts.summaries,
     )
-    if number == 1:
-        return Plan((dispatch,))
-    merge = merge_parts(problem, operands, caps, parts, part_keys=part_keys)
-    return Plan((dispatch, merge), temporary_bytes=aligned(where.nbytes))
+    return Plan((dispatch,), temporary_bytes=aligned(where.nbytes))
 
 
 register(

@@ -48,7 +48,7 @@ class StepShape(NamedTuple):
         elements = 128 // problem.bits
         new = 16 * problem.queries * (head + value)
         sums = self.together * self.invocations // self.lanes * (4 * value * elements + 8)
-        return 4 * problem.rows * head * elements + new + sums
+        return 4 * problem.rows * head * elements + new + sums + 4  # whether it has counted last
 
 
 _STEP_ROWS = 8
@@ -100,7 +100,8 @@ CACHED_ATTENTION = (
         when=always,
         possible=_step,
         because="few queries, as when a text is written word by word: keys and values are read once for all heads that "
-        "share them, the cache is shared out by what it holds, and new rows join it on the way: one dispatch and a merge",
+        "share them, the cache is shared out by what it holds, new rows join it on the way, and a head's last workgroup "
+        "brings its sums together: one dispatch",
     ),
     *ATTENTION,
 )

@@ -49,6 +49,8 @@ def placed(
     places = {Source.INPUT: inputs, Source.OUTPUT: outputs, Source.TEMPORARY: (Range(Source.TEMPORARY, 0, temporary),)}
 
     def moved(part: Range) -> Range:
+        if part.source is Source.COUNTERS:
+            return part
         place = places[part.source][part.slot]
         assert place is not None, "a launch reads and writes what is there"
         return place._replace(offset=place.offset + part.offset, nbytes=part.nbytes or place.nbytes)

@@ -8,15 +8,23 @@ from typing import ClassVar, NamedTuple
 
 from dmlvk.spec.tensor import TEMPORARY_BUFFER_ALIGNMENT
 
+COUNTERS = 1024
+"""The words of ``Source.COUNTERS``."""
+
 
 class Source(enum.Enum):
-    """The resource in which a binding's bytes lie."""
+    """The resource in which a binding's bytes lie.
+
+    COUNTERS are the device's, the same words for every plan: they are 0 before each launch, and a launch that counts in them
+    leaves them so.
+    """
 
     INPUT = "input"
     OUTPUT = "output"
     TEMPORARY = "temporary"
     PERSISTENT = "persistent"
     CONSTANT = "constant"
+    COUNTERS = "counters"
 
 
 class Range(NamedTuple):
@@ -43,6 +51,12 @@ def input_range(slot: int) -> Range:
 def output_range(slot: int = 0) -> Range:
     """The whole tensor of an output slot."""
     return Range(Source.OUTPUT, slot)
+
+
+def counters(count: int) -> Range:
+    """The first words of the device's counters."""
+    assert count <= COUNTERS, f"there are {COUNTERS} counters, not {count}"
+    return Range(Source.COUNTERS, 0, 0, 4 * count)
 
 
 def aligned(nbytes: int) -> int:

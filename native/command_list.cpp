@@ -154,6 +154,7 @@ struct CommandList::Recording {
     AccessOrder accesses;
     std::vector<Access> storage;  // Of the dispatch being recorded; kept, so that it allocates nothing.
     std::vector<Access> others;
+    std::shared_ptr<DispatchOperation> last;
     bool closed = false;
     bool submitted = false;
     uint64_t dispatch_count = 0;
@@ -399,9 +400,10 @@ void CommandList::dispatch(DispatchArguments arguments) {
     const std::array<uint32_t, 3> grid = {static_cast<uint32_t>(arguments.grid[0]),
                                           static_cast<uint32_t>(arguments.grid[1]),
                                           static_cast<uint32_t>(arguments.grid[2])};
-    recording.record_timed(std::make_shared<DispatchOperation>(recording.logical.vk, std::move(arguments.kernel), set,
-                                                               std::move(arguments.push), grid),
-                           VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT);
+    auto operation = std::make_shared<DispatchOperation>(recording.logical.vk, std::move(arguments.kernel), set,
+                                                         std::move(arguments.push), grid, recording.last.get());
+    recording.last = operation;
+    recording.record_timed(std::move(operation), VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT);
     change.done();
 }
 

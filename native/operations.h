@@ -38,19 +38,29 @@ class StorageBarrierOperation final : public Operation {
 
 class DispatchOperation final : public Operation {
   public:
-    /// `set` holds the kernel's bindings; VK_NULL_HANDLE for a kernel without any.
+    /// `set` holds the kernel's bindings; VK_NULL_HANDLE for a kernel without any. `last` is the list's dispatch before this one, if
+    /// any: what it has bound is not bound again.
     DispatchOperation(const DeviceTable& vk, std::shared_ptr<Kernel> kernel, VkDescriptorSet set, std::string push,
-                      const std::array<uint32_t, 3>& grid)
-        : Operation(vk), kernel_(std::move(kernel)), set_(set), push_(std::move(push)), grid_(grid) {}
+                      const std::array<uint32_t, 3>& grid, const DispatchOperation* last)
+        : Operation(vk),
+          kernel_(std::move(kernel)),
+          set_(set),
+          push_(std::move(push)),
+          grid_(grid),
+          has_pipeline_(last != nullptr && last->kernel_ == kernel_),
+          has_set_(has_pipeline_ && last->set_ == set_),
+          has_push_(has_pipeline_ && last->push_ == push_) {}
 
     void record(const vk::CommandBuffer& commands) override {
         const VkCommandBuffer target = commands;
-        vk_.vkCmdBindPipeline(target, VK_PIPELINE_BIND_POINT_COMPUTE, kernel_->pipeline);
-        if (set_ != VK_NULL_HANDLE) {
+        if (!has_pipeline_) {
+            vk_.vkCmdBindPipeline(target, VK_PIPELINE_BIND_POINT_COMPUTE, kernel_->pipeline);
+        }
+        if (set_ != VK_NULL_HANDLE && !has_set_) {
             vk_.vkCmdBindDescriptorSets(target, VK_PIPELINE_BIND_POINT_COMPUTE, kernel_->layout, 0, 1, &set_, 0,
                                         nullptr);
         }
-        if (!push_.empty()) {
+        if (!push_.empty() && !has_push_) {
             vk_.vkCmdPushConstants(target, kernel_->layout, VK_SHADER_STAGE_COMPUTE_BIT, 0,
                                    static_cast<uint32_t>(push_.size()), push_.data());
         }
@@ -62,6 +72,7 @@ class DispatchOperation final : public Operation {
     VkDescriptorSet set_;
     std::string push_;
     std::array<uint32_t, 3> grid_;
+    const bool has_pipeline_, has_set_, has_push_;
 };
 
 class CopyOperation final : public Operation {

@@ -378,6 +378,20 @@ def test_every_dispatch_has_its_own_bindings(native: _native.Device) -> None:
     assert commands.dispatch_count == 4 * parts
 
 
+def test_what_a_list_has_bound_holds_until_a_dispatch_changes_it(native: _native.Device, step: _native.Kernel) -> None:
+    """Dispatches that differ from the one before in nothing, in buffer, in pushed words, in kernel, and in two of these."""
+    x = random_values(23)
+    buffers, kernels = [filled(native, x) for _ in range(2)], (step, step_kernel(native))
+    done = [x, x]
+    commands = native.command_list()
+    for kernel, place, rounds in ("000", "000", "010", "011", "001", "101", "100", "110", "000", "011", "100", "100"):
+        record_step(commands, kernels[int(kernel)], buffers[int(place)], 1 + int(rounds))
+        done[int(place)] = expected_step(done[int(place)], 1 + int(rounds))
+    commands.submit()
+    for buffer, expected in zip(buffers, done, strict=True):
+        np.testing.assert_array_equal(read(native, buffer), expected)
+
+
 def test_barriers_only_where_byte_ranges_conflict(native: _native.Device) -> None:
     add = add_kernel(native, 1)
     half = NBYTES // 2 // 16 * 16

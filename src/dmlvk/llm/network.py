@@ -223,11 +223,14 @@ class Network:
         _, count = self._sizes.get(region, (1, self._all.sequences))
         batch = self._all if count == self._all.sequences else _Batch(count, self.alone)
         sums = self._layers(steps, inputs.get("tokens", self.state["tokens"]), batch)
+        takes_step = region in (self.step, self.told_step)
         outputs = {"logits": self._logits(steps, sums, inputs.get("last"))} if region.outputs else {}
+        if outputs and not takes_step:  # for the host
+            outputs["logits"] = _cast(steps, outputs["logits"], _F32)
         outside = [value.storage for value in batch.state.values()]
         results = [*(value.storage for value in outputs.values()), *outside]
         kept = optimized(steps.steps, results, memory=self._derived)
-        if region in (self.step, self.told_step):  # the same steps up to the logits in both
+        if takes_step:  # the same steps up to the logits in both
             kept = (*kept, *self._chosen(outputs["logits"]))
         if region is self.told_step:
             told = self._told(outputs["logits"])
@@ -255,7 +258,7 @@ class Network:
         return sums
 
     def _logits(self, steps: _Steps, sums: _Sums, last: _Value | None) -> _Value:
-        """The logits of rows, {rows, vocabulary}: of those that ``last`` names, else of all."""
+        """The logits of rows, {rows, vocabulary}, of FLOAT32 or the layers' type: of those that ``last`` names, or all."""
         steps.part = Part("output", "logits")
         if last is not None:
             sums = _Sums(_rows(steps, sums.x, last), sums.addend and _rows(steps, sums.addend, last))
@@ -263,10 +266,13 @@ class Network:
         # Products with blocks take any rows: FLOAT32 here, where every bit may decide which token is the best. Where
         # layers are FLOAT16, matrices may multiply many rows of them.
         exact = _F32 if self._weights[f"{output}.weight"].format else self._data_type
-        addend = sums.addend and _cast(steps, sums.addend, _F32)
+        addend = sums.addend
+        if addend and addend.desc.data_type not in (sums.x.desc.data_type, exact):
+            addend = _cast(steps, addend, _F32)
         x, _ = self._normalised(steps, _Sums(sums.x, addend), "output_norm", exact)
-        logits = _cast(steps, self._product(steps, x, output), _F32)
+        logits = self._product(steps, x, output)
         if cap := self._config.output_softcap:
+            logits = _cast(steps, logits, _F32)
             logits = steps.launch(
                 ops.ActivationScaledTanh, {"input_tensor": logits}, logits.sizes, _F32, alpha=cap, beta=1 / cap
             )
@@ -392,6 +398,7 @@ class Network:
         steps.part = Part("output", "log-probabilities")
         rows, vocabulary = logits.sizes
         best = (rows, min(MOST_LOGPROBS, vocabulary))
+        logits = _cast(steps, logits, _F32)
         top, tokens = _made(_F32, best), _made(TensorDataType.UINT32, best)
         best_ones = ops.TopK1(
             input_tensor=logits.desc, output_value_tensor=top.desc, output_index_tensor=tokens.desc, axis=1, k=best[1]

@@ -4,7 +4,7 @@
 //
 // Parts have left their sums by part, row and column, and behind them a peak and a sum of weights for each part and row. Before including:
 // SUMS, float or vec4 for so many neighbouring columns at once; SUMS sums_at(uint element); vec2 summary_at(uint place). Needs the
-// parameter value_size.
+// parameter value_size and the constant PARTS_TOGETHER.
 
 #ifndef DMLVK_ATTENTION_MERGED_GLSL
 #define DMLVK_ATTENTION_MERGED_GLSL

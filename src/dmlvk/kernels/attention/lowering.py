@@ -825,6 +825,11 @@ def _products(desc: OperatorDesc, problem: AttentionProblem, caps: Capabilities,
     return Plan(tuple(launches), temporary_bytes=temporary.end)
 
 
+def parts_together(caps: Capabilities) -> int:
+    """The parts that are brought together at once: a CPU's driver takes seconds to compile unrolled loops."""
+    return 1 if caps.is_cpu else 16
+
+
 def merge_parts(problem: AttentionProblem, operands: Operands, caps: Capabilities, parts: Parts) -> Dispatch:
     """Brings the sums of the parts together."""
     count = problem.heads * problem.rows * problem.value_size
@@ -834,7 +839,7 @@ def merge_parts(problem: AttentionProblem, operands: Operands, caps: Capabilitie
         (parts.where, operands.y.where),
         linear_grid(-(-count // local), caps),
         variant={"T": operands.data_type.name},
-        constants={"LOCAL_SIZE_X": local, "GROUP": problem.group},
+        constants={"LOCAL_SIZE_X": local, "GROUP": problem.group, "PARTS_TOGETHER": parts_together(caps)},
         count=count,
         parts=parts.number,
         summaries=parts.summaries,

@@ -67,7 +67,6 @@ class Turn(enum.IntEnum):
 
 _TURN_CONSTANTS = (("TURN", 0), ("POSITION_WORDS", 0))
 _SHARED = (("LENGTHS", PastLengths), ("MASK_BOUNDS", MaskBounds))
-_MERGED = ("PARTS_TOGETHER", 16)
 
 ROWS: tuple[KernelSpec, ...] = (
     KernelSpec(
@@ -151,9 +150,10 @@ ROWS: tuple[KernelSpec, ...] = (
                 ("HEAD_CHUNKS", 1),
                 ("VALUE_CHUNKS", 1),
                 ("SPLIT", 0),
+                ("PARTS_TOGETHER", 1),
             ),
         ),
-        shared=(*_SHARED, ("TURN", Turn), _MERGED),
+        shared=(*_SHARED, ("TURN", Turn)),
         variants=(("T", FLOATS),),
         extensions=SUBGROUP_SUMS,
     ),
@@ -165,8 +165,7 @@ ROWS: tuple[KernelSpec, ...] = (
             *("uint count", "uint parts", "uint summaries", "uint queries", "uint key_heads"),
             *("uint value_size", "uint y_strides[4]"),
         ),
-        constants=(("LOCAL_SIZE_X", 128), ("GROUP", 1)),
-        shared=(_MERGED,),
+        constants=(("LOCAL_SIZE_X", 128), ("GROUP", 1), ("PARTS_TOGETHER", 1)),
         variants=(("T", FLOATS),),
     ),
     KernelSpec(

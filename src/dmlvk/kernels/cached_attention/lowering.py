@@ -15,6 +15,7 @@ from dmlvk.kernels.attention.lowering import (
     last_strides,
     made_rows,
     no_turning,
+    parts_together,
     problem_fields,
     schedules,
     shared_params,
@@ -215,6 +216,7 @@ def _step(desc: CachedAttention, problem: CachedProblem, caps: Capabilities) -> 
         "HEAD_CHUNKS": shape.head_chunks,
         "VALUE_CHUNKS": shape.value_chunks,
         "SPLIT": int(number > 1),
+        "PARTS_TOGETHER": parts_together(caps),
     }
     dispatch = make_dispatch(
         "attention_step",

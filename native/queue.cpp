@@ -12,10 +12,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A thread that the driver has to wake loses 20 us to several 100 us, the more the longer it slept, so a wait polls first: longer than eight
-// tokens of a language model of 8 billion weights take, each eight of which lost 0.4 ms (H200, 2026-11-28). It never yields meanwhile: beside a
-// busy process Linux gives the processor back at the next tick of its clock, and a wait of 0.8 ms took 4.0. On a device that
-// runs on this machine's own processors a polling thread takes a core from the work that it waits for.
+// A thread that the driver has to wake loses 20 us to several 100 us, so a wait polls first: for longer than eight tokens of a language model of
+// 8 billion weights take. While that was 5 ms, each eight tokens lost 0.1 to 0.4 ms, the more the longer they took (H200, 2026-11-28). A wait never
+// yields meanwhile: beside a busy process Linux gives the processor back at the next tick of its clock, and a wait of 0.8 ms took 4.0. On a device
+// that runs on this machine's own processors a polling thread takes a core from the work that it waits for.
 constexpr uint64_t kPollNanoseconds = 25'000'000;
 constexpr uint64_t kPollNanosecondsOnCpu = 5'000;
 

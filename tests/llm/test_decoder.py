@@ -260,6 +260,24 @@ def test_activations_of_float16(device: dmlvk.Device, tmp_path: Path, name: str)
     assert decoder.step([GREEDY], [PROMPT[0]]).shape == (1,)
 
 
+@pytest.mark.parametrize("name", ["llama", *full("gemma2")])
+def test_weights_and_activations_of_float16(device: dmlvk.Device, tmp_path: Path, name: str) -> None:
+    """The host sees logits of FLOAT32; a step chooses by those that there are, and casts only what it embeds."""
+    weights = load_gguf(write_model(tmp_path / "model.gguf", name, "F16"))
+    fed, stepped, told = (Decoder(device, weights, capacity=64, data_type=dmlvk.TensorDataType.FLOAT16) for _ in range(3))
+    (logits,) = fed.feed([[*PROMPT, 7]])
+    assert logits.dtype == np.float32
+    for decoder in (stepped, told):
+        decoder.extend([PROMPT])
+    token = int(stepped.step([GREEDY], [7])[0])
+    assert logits[-1, token] >= logits[-1].max() - 1e-2 * np.abs(logits).max()
+    (again,), how = told.step_told([GREEDY], [7])
+    assert again == token == how.top_tokens[0, 0] and how.logprobs[0, 0] == how.top_logprobs[0, 0]
+    labels = stepped._graphs.recorded(stepped._ready(stepped._network.step)).labels
+    if name == "llama":  # gemma2's logits are capped in FLOAT32
+        assert [operator for operator, _ in labels].count("DML_OPERATOR_CAST") == 1
+
+
 def test_steps_without_the_host_are_steps(device: dmlvk.Device, llama: Weights) -> None:
     """Of two sequences that go on and one that stays, more of them than the recordings before, and by chance too."""
     one, many = (Decoder(device, llama, capacity=32, sequences=3) for _ in range(2))

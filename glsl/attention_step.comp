@@ -10,7 +10,7 @@
 // and values are on their way while queries and new rows are staged.
 //
 // With SPLIT a head has several parts. Each leaves what it has found in PARTIALS and counts; the one that counts last brings them together, in their
-// order, and clears the count. A dispatch for that took 3 to 5 us on an H200 (2026-11-28), whatever it had to do.
+// order, and clears the count. A dispatch for that took 5 us on an H200, between timestamps (2026-11-28).
 //
 // Bindings: Q, BIAS, MASK, RELATIVE, LENGTHS, SINKS, NEW_K, NEW_V, COSINES, SINES, POSITIONS read; K and V, the cache, read and
 // written; Y written; PARTIALS and COUNTERS, one for each (batch entry, head of keys), read and written. Strides of NEW_K and NEW_V are those of Q.

@@ -52,13 +52,13 @@ subgroups that reads its factors there; PyTorch's kernels are made of both. On a
 (VK_NV_cooperative_matrix2) reached 350, and factors that lie in memory as matrices have them, which need no shared memory,
 384 and 411, from which comes off what laying them out takes. Products of few rows, of bytes, and convolutions miss with
 that rung, and so do those of bfloat16. **Sixteen rows** read their weights at 0.81 (float32) and 0.86 (float16) of a copy
-here, and at 0.95 and more on an H100, whose copies move 3.0 TB/s: what bounds them here was not looked for yet.
-**float16 attention**: 285 to 288 TFLOP/s where the driver brings the tiles. It
+here, and at 0.96 on an H100 (415c62e), whose copies move 3.0 TB/s: what bounds them here was not looked for yet.
+**float16 attention**: with heads of 128, 254 to 288 TFLOP/s where the driver brings the tiles. It
 asks for keys where it needs them; asking for keys ahead gains most of what they cost. Heads of 128 have 16 keys a tile: with
-32 each invocation kept 240 bytes in local memory. Multiplications alone would allow 570, by their count; what
-bounds the rest was not found. Heads of 256 fit no such tile without a few bytes there, and
+32 each invocation kept 240 bytes in local memory. On an H100 multiplications alone would allow
+570, by their count; what bounds the rest was not found. Heads of 256 fit no such tile without a few bytes there, and
 biases have none: asked for a tile ahead they do not fit the registers. **float32 attention** of 512 rows and more stands at
-28 to 31 TFLOP/s, where multiply-adds alone reach 64 and PyTorch's 25 to 44: of its instructions 67 % are multiply-adds, 5 %
+27 to 31 TFLOP/s, where multiply-adds alone reach 64 and PyTorch's 25 to 44: of its instructions 67 % are multiply-adds, 5 %
 fewer of the others gained nothing, and blocks of more sums an invocation do not fit the registers. **softmax** of rows of
 50,000 is at 0.67 to 0.75 of a copy, and PyTorch's at 0.49 to 0.56. **Dispatches** that wait for each other take 2.3 us
 each, though they bind nothing twice; a wait inside the dispatch was tried instead of a barrier

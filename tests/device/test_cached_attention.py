@@ -201,10 +201,12 @@ def test_one_plan_serves_every_length(device: dmlvk.Device) -> None:
     np.testing.assert_allclose(whole, alone, rtol=1e-5, atol=1e-6)
 
 
-def test_the_last_part_brings_all_together_each_time(device: dmlvk.Device) -> None:
-    """Two steps of one list, submitted again and again: the counters are 0 wherever one begins."""
+@pytest.mark.parametrize("is_cpu", [True, False], ids=["as a CPU", "as a GPU"])
+def test_the_last_part_brings_all_together_each_time(device: dmlvk.Device, is_cpu: bool) -> None:
+    """Two steps of one list, submitted again and again: the counters are 0 wherever one begins. A CPU brings parts together
+    one by one, a GPU many at once."""
     desc, arrays = problem((700, 20), (4, 2), capacity=1000, pairs=8)
-    parted = dataclasses.replace(device.capabilities, model=H200)
+    parted = dataclasses.replace(device.capabilities, is_cpu=is_cpu, model=H200)
     plan = lower(desc, parted)
     assert any(part.source is Source.COUNTERS for part in plan.dispatches[0].bindings), "several parts"
     expected, *_ = run(device, desc, arrays, "naive")

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from dmlvk.kernels.common.plan import BlockCopy, Dispatch, Launch, Range, Repetition, Source
+from dmlvk.kernels.common.plan import COUNTERS, BlockCopy, Dispatch, Launch, Range, Repetition, Source
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.runtime.memory import Buffer, ParameterBlock
 
@@ -123,7 +123,7 @@ class PreparedLaunches:
         params = [None if isinstance(launch, BlockCopy) else launch.params or None for launch in launches]
         self._labels = [(operator, launch.name) for launch in launches]
         counts = any(part.source is Source.COUNTERS for launch in launches for part in launch.bindings)
-        self._counters = (BoundRange(device.counters(), 0, device.counters().size_in_bytes),) if counts else ()
+        self._counters = (BoundRange(device.counters(), 0, 4 * COUNTERS),) if counts else ()
         again = range(repetition.first, repetition.end) if repetition else ()
         self._varies = [place for place, block in enumerate(params) if place in again or not isinstance(block, bytes | None)]
         self._order: Sequence[int] | None = None

@@ -291,6 +291,36 @@ void download(Device& device, const PyBuffer& buffer, uint64_t offset, nb::handl
     });
 }
 
+/// A download that the device does while the host goes on.
+class PendingDownload {
+  public:
+    PendingDownload(Device& device, const PyBuffer& buffer, uint64_t offset, nb::handle out)
+        : device_(device.shared_from_this()),
+          bytes_(out, true),
+          download_(device.downloads, buffer.buffer, offset, bytes_.data(), bytes_.size()) {
+        within_limit(device, [&](uint64_t nanoseconds) { return download_.begin(nanoseconds); });
+    }
+
+    void finish() {
+        within_limit(*device_, [&](uint64_t nanoseconds) { return download_.advance(nanoseconds); });
+    }
+
+  private:
+    const std::shared_ptr<Device> device_;
+    const HostBytes bytes_;
+    Downloader::Download download_;
+};
+
+PendingDownload* begin_download(Device& device, const PyBuffer& buffer, uint64_t offset, nb::handle out) {
+    require_same_device(device, buffer.device, "begin_download: the buffer");
+    const uint64_t bytes = HostBytes(out, true).size();
+    buffer.buffer->require_range(offset, bytes, "begin_download");
+    if (bytes > Downloader::Download::most_at_once()) {
+        throw std::invalid_argument("begin_download: " + std::to_string(bytes) + " bytes are more than are under way at once");
+    }
+    return std::make_unique<PendingDownload>(device, buffer, offset, out).release();
+}
+
 PyBuffer allocate(Device& device, uint64_t nbytes, uint32_t purpose, bool exported) {
     const auto made = [&] {
         const WithoutGil without_gil;
@@ -720,6 +750,7 @@ void bind_device(nb::module_& module) {
              "push_bytes"_a, "constants"_a = nb::make_tuple(), "subgroup_size"_a = 0, "inspected"_a = false)
         .def("upload", &upload, "buffer"_a, "offset"_a, "data"_a)
         .def("download", &download, "buffer"_a, "offset"_a, "out"_a)
+        .def("begin_download", &begin_download, "buffer"_a, "offset"_a, "out"_a, nb::rv_policy::take_ownership)
         .def(
             "launches",
             [](Device& self, uint64_t alignment, nb::sequence given) {
@@ -765,6 +796,8 @@ void bind_objects(nb::module_& module) {
             const WithoutGil without_gil;
             self.device->queue.wait_for(self.timeline->handle, value);
         }, "value"_a);
+    nb::class_<PendingDownload>(module, "PendingDownload").def("finish", &PendingDownload::finish);
+
     nb::class_<PyBuffer>(module, "Buffer", nb::is_weak_referenceable())
         .def_prop_ro("size", [](const PyBuffer& self) { return self.buffer->size; })
         .def("export_memory", [](const PyBuffer& self) {

@@ -241,18 +241,30 @@ Downloader::Download::~Download() {
     owner_.free_.splice(owner_.free_.begin(), stage_);
 }
 
+uint64_t Downloader::Download::most_at_once() {
+    return kSlots * kDownloadChunk;
+}
+
+bool Downloader::Download::begin(uint64_t timeout) {
+    const Deadline deadline(timeout);
+    while (started_ < std::min(chunks_, taken_ + kSlots)) {
+        Slot& slot = stage_.front().slots[started_ % kSlots];
+        // The copy is over already, unless a download that was given up left it under way.
+        if (!settle(slot, deadline.left())) {
+            return false;
+        }
+        start(slot, started_);
+        started_++;
+    }
+    return true;
+}
+
 bool Downloader::Download::advance(uint64_t timeout) {
     const Deadline deadline(timeout);
     Stage& stage = stage_.front();
     while (taken_ < chunks_) {
-        while (started_ < std::min(chunks_, taken_ + kSlots)) {
-            Slot& slot = stage.slots[started_ % kSlots];
-            // The copy is over already, unless a download that was given up left it under way.
-            if (!settle(slot, deadline.left())) {
-                return false;
-            }
-            start(slot, started_);
-            started_++;
+        if (!begin(deadline.left())) {
+            return false;
         }
         Slot& slot = stage.slots[taken_ % kSlots];
         if (!settle(slot, deadline.left())) {

@@ -129,6 +129,11 @@ class Downloader {
         Download(const Download&) = delete;
         Download& operator=(const Download&) = delete;
 
+        /// Bytes of which `begin` asks for all.
+        static uint64_t most_at_once();
+        /// Asks for as many of the next bytes as are under way at once, behind everything submitted before. False when `timeout`
+        /// nanoseconds ran out first.
+        bool begin(uint64_t timeout);
         /// True once all bytes are in `out`, false when `timeout` nanoseconds ran out first.
         bool advance(uint64_t timeout);
 

@@ -270,6 +270,19 @@ def test_augmented_assignment_is_one_dispatch_and_keeps_type_and_shape(device: d
             refused()
 
 
+def test_a_read_that_was_begun(device: dmlvk.Device) -> None:
+    buffer = device.create_buffer(64)
+    buffer.write(np.arange(64, dtype=np.uint8))
+    begun = buffer.begin_read(8, 4)
+    buffer.write(np.zeros(64, np.uint8))
+    assert begun.result().tolist() == begun.result().tolist() == [*range(4, 12)]
+    for size, offset in ((0, 0), (8, 60), (-1, 0)):
+        with pytest.raises(dmlvk.InvalidArgumentError):
+            buffer.begin_read(size, offset)
+    with pytest.raises(dmlvk.InvalidArgumentError, match="8388608"):
+        device.create_buffer(9 << 20).begin_read(9 << 20)
+
+
 def test_what_is_read_is_what_was_there_before(device: dmlvk.Device) -> None:
     values = np.arange(40, dtype=np.float32)
     for target, source in (

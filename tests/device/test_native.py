@@ -188,6 +188,22 @@ def test_partial_transfers_leave_the_rest(native: _native.Device) -> None:
     assert np.array_equal(out[:99], expected[:99])
 
 
+def test_pending_downloads_have_what_was_there_when_they_were_begun(native: _native.Device) -> None:
+    buffer, outs, pending = native.allocate(8 << 20), [], []
+    for value in range(5):
+        native.upload(buffer, 0, np.full(2 << 20, value, np.uint32))
+        outs.append(np.zeros(2 << 20 if value else 3, np.uint32))
+        pending.append(native.begin_download(buffer, 0, outs[-1]))
+    del pending[3]  # nobody waits for it
+    for download in reversed(pending):
+        download.finish()
+    pending[0].finish()
+    for value in (0, 1, 2, 4):
+        assert (outs[value] == value).all()
+    with pytest.raises(ValueError, match="under way at once"):
+        native.begin_download(native.allocate((8 << 20) + 4), 0, np.zeros((2 << 20) + 1, np.uint32))
+
+
 def test_data_may_be_reused_at_once(native: _native.Device) -> None:
     buffers = [native.allocate(4) for _ in range(300)]
     word = np.zeros(1, np.uint32)
@@ -286,6 +302,8 @@ def test_out_of_memory_leaves_the_device_usable(native: _native.Device, step: _n
         (lambda native, buffer: native.upload(buffer, 2**32, bytes(16)), "end past"),
         (lambda native, buffer: native.download(buffer, 8, bytearray(9)), "end past"),
         (lambda native, buffer: native.download(buffer, 0, bytes(16)), "writable"),
+        (lambda native, buffer: native.begin_download(buffer, 8, bytearray(9)), "end past"),
+        (lambda native, buffer: native.begin_download(buffer, 0, bytes(16)), "writable"),
         (lambda native, buffer: native.upload(buffer, 0, np.zeros(8, np.uint8)[::2]), "contiguous"),
         (lambda native, buffer: native.upload(buffer, 0, 5), "buffer"),
     ],
@@ -679,6 +697,7 @@ WAITS: dict[str, Wait] = {
     "wait": lambda native, commands, buffer: commands.wait(),
     "a second submit": lambda native, commands, buffer: commands.submit(),
     "download": lambda native, commands, buffer: native.download(buffer, 0, np.empty(4, np.uint8)),
+    "a pending download": lambda native, commands, buffer: native.begin_download(buffer, 0, np.empty(4, np.uint8)).finish(),
     "upload": lambda native, commands, buffer: native.upload(native.allocate(BIG.nbytes), 0, BIG),
     "wait_idle": lambda native, commands, buffer: native.wait_idle(),
 }

@@ -107,6 +107,9 @@ class Device:
     def download(self, buffer: Buffer, offset: int, out: BufferProtocol) -> None:
         """Fills the contiguous writable ``out``, after everything submitted before."""
 
+    def begin_download(self, buffer: Buffer, offset: int, out: BufferProtocol) -> PendingDownload:
+        """Asks for what ``download`` fills ``out`` with, and returns at once. ValueError for more than 8 MiB."""
+
     def launches(
         self, alignment: int, launches: Sequence[tuple[Kernel | None, int, Sequence[tuple[int, int]], bool]]
     ) -> Launches:
@@ -148,6 +151,10 @@ class Device:
 
     lost: str
     """"" while the device works, else why not (the call that reported VK_ERROR_DEVICE_LOST)."""
+
+class PendingDownload:
+    def finish(self) -> None:
+        """Waits until the bytes have come."""
 
 class Buffer:
     size: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import threading
 import weakref
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -42,6 +43,23 @@ class BufferOwner(Protocol):
     native: _native.Device
 
     def create_buffer(self, size_in_bytes: int, *, purpose: Purpose = ...) -> Buffer: ...
+
+
+_MOST_BEGUN = 8 << 20
+"""Most bytes of a read that is only begun."""
+
+
+@dataclass(frozen=True)
+class PendingRead:
+    """Bytes on their way to the host."""
+
+    _native: _native.PendingDownload
+    _out: npt.NDArray[np.uint8]
+
+    def result(self) -> npt.NDArray[np.uint8]:
+        """The bytes, once they have come."""
+        self._native.finish()
+        return self._out
 
 
 class HostReading:
@@ -159,6 +177,18 @@ class Buffer:
         out = np.empty(nbytes, np.uint8)
         self._fill(out, offset)
         return out
+
+    def begin_read(self, size_in_bytes: int, offset: int = 0) -> PendingRead:
+        """As ``read``, of at most 8 MiB, which are asked for now and taken later: the device brings them meanwhile.
+
+        Raises:
+            InvalidArgumentError: a range that leaves the buffer, or is empty or too large.
+        """
+        self._check_range(offset, size_in_bytes)
+        if not 0 < size_in_bytes <= _MOST_BEGUN:
+            raise InvalidArgumentError(f"must be 1 to {_MOST_BEGUN}", field="size_in_bytes", value=size_in_bytes)
+        out = np.empty(size_in_bytes, np.uint8)
+        return PendingRead(self.device.native.begin_download(self._native, offset, out), out)
 
     def read_into(self, out: npt.NDArray[Any], offset: int = 0) -> None:
         """Fills a writable contiguous array with the buffer's bytes from ``offset`` on, as ``read``.

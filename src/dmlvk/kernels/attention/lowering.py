@@ -14,6 +14,7 @@ from dmlvk.kernels.attention.rules import (
     ATTENTION,
     ATTENTION_SPLIT_KEYS,
     MOST_MASK_FILTER,
+    PARTS_TOGETHER,
     AttentionProblem,
     matrix_shape,
     whole_matrices,
@@ -827,7 +828,7 @@ def _products(desc: OperatorDesc, problem: AttentionProblem, caps: Capabilities,
 
 def parts_together(caps: Capabilities) -> int:
     """The parts that are brought together at once: a CPU's driver takes seconds to compile unrolled loops."""
-    return 1 if caps.is_cpu else 16
+    return 1 if caps.is_cpu else PARTS_TOGETHER
 
 
 def merge_parts(problem: AttentionProblem, operands: Operands, caps: Capabilities, parts: Parts) -> Dispatch:

@@ -63,6 +63,8 @@ class AttentionProblem:
         return self.batch * self.key_heads
 
 
+PARTS_TOGETHER = 16
+"""The most parts of the keys whose sums are brought together at once."""
 ATTENTION_SPLIT_KEYS = 256
 """Fewest keys that a part of them should have."""
 

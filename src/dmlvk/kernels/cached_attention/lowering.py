@@ -21,12 +21,12 @@ from dmlvk.kernels.attention.lowering import (
     shared_params,
 )
 from dmlvk.kernels.attention.manifest import PastLengths, Turn
-from dmlvk.kernels.cached_attention.rules import CACHED_ATTENTION, CachedProblem, step_shape
+from dmlvk.kernels.cached_attention.rules import CACHED_ATTENTION, CachedProblem, StepShape, step_shape
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.limitation import LOOP_ROUNDS
 from dmlvk.kernels.common.plan import COUNTERS, Launch, Plan, Range, Source, aligned, counters, input_range, output_range
 from dmlvk.kernels.common.registry import register
-from dmlvk.kernels.common.shapes import WORD_BITS, check_rounds
+from dmlvk.kernels.common.shapes import WORD_BITS, check_rounds, power_of_two
 from dmlvk.spec.ops.attention import AttentionSizes
 from dmlvk.spec.ops.cached_attention import CachedAttention
 from dmlvk.spec.tensor import TensorDesc, element_bits
@@ -189,6 +189,15 @@ def _problem(desc: CachedAttention) -> CachedProblem:
     )
 
 
+def _parts_together(problem: CachedProblem, shape: StepShape, caps: Capabilities) -> int:
+    """The parts that the last workgroup brings together at once: fewer, where each of its invocations has several pairs of
+    results, for which it would need more registers."""
+    elements = shape.lanes * shape.value_chunks * WORD_BITS // problem.bits
+    pairs = -(-problem.rows * elements // (2 * shape.invocations))
+    most = min(parts_together(caps) // power_of_two(pairs), caps.least_subgroup, shape.invocations // problem.rows)
+    return 1 << (max(most, 1).bit_length() - 1)
+
+
 def _step(desc: CachedAttention, problem: CachedProblem, caps: Capabilities) -> Plan:
     shape, turning, operands = step_shape(problem, caps), _turning(desc), _operands(desc, caps)
     part_keys = shape.keys * shape.invocations // shape.lanes
@@ -216,7 +225,7 @@ def _step(desc: CachedAttention, problem: CachedProblem, caps: Capabilities) -> 
         "HEAD_CHUNKS": shape.head_chunks,
         "VALUE_CHUNKS": shape.value_chunks,
         "SPLIT": int(number > 1),
-        "PARTS_TOGETHER": parts_together(caps),
+        "PARTS_TOGETHER": _parts_together(problem, shape, caps),
     }
     dispatch = make_dispatch(
         "attention_step",

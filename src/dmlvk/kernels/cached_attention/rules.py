@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
-from dmlvk.kernels.attention.rules import ATTENTION, AttentionProblem
+from dmlvk.kernels.attention.rules import ATTENTION, PARTS_TOGETHER, AttentionProblem
 from dmlvk.kernels.common.rule import Rule, always
 from dmlvk.kernels.common.shapes import most_invocations
 
@@ -48,7 +48,8 @@ class StepShape(NamedTuple):
         elements = 128 // problem.bits
         new = 16 * problem.queries * (head + value)
         sums = self.together * self.invocations // self.lanes * (4 * value * elements + 8)
-        return 4 * problem.rows * head * elements + new + sums + 4  # whether it has counted last
+        merged = 4 + 4 * problem.rows * (PARTS_TOGETHER + 2)  # whether it has counted last, and what it finds then
+        return 4 * problem.rows * head * elements + new + sums + merged
 
 
 _STEP_ROWS = 8

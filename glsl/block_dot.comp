@@ -8,8 +8,8 @@
 //
 // Bindings: A; B, weights as block_pack.comp lays them out; C, Y; see include/gemm.glsl.
 // Constants: the format's. LOCAL_SIZE_X invocations; LANES (32), how many of them share four columns and take turns at their chunks, of
-// which LANES_NEAR (32, both powers of two, the latter no more than a subgroup) are neighbours; STAGED, the chunks of a row of A. VECTOR_Y,
-// HAS_C, ADDEND, the activation's id.
+// which LANES_NEAR (32, a power of two that divides LANES, no more than a subgroup) are neighbours; STAGED, the chunks of a row of A; WEIGHTS_FIRST (1).
+// VECTOR_Y, HAS_C, ADDEND, the activation's id.
 // Rows of A start on 16 bytes and have a multiple of 8 neighbours.
 // Grid: linear over groups of LOCAL_SIZE_X / LANES quads of columns and rows, the latter neighbours: all but the first of them find the
 // weights in a cache.
@@ -18,7 +18,9 @@
 // A dot product multiplies four codes at a time with bytes. So each workgroup first writes its row of A to shared memory as whole numbers,
 // in digits of a signed byte each: two of FLOAT16, which has 11 bits, three of FLOAT32. The numbers of a chunk are so many times a step, the power of
 // two that the largest of them has room for. Sums of a chunk are then exact, but for the rounding of A to 2^-15 of the largest of its
-// 32 numbers, of FLOAT32 to 2^-23. The first weights are on their way while digits are made.
+// 32 numbers, of FLOAT32 to 2^-23. The first weights are on their way while digits are made. With WEIGHTS_FIRST they are asked for before the row is:
+// where a processor has several workgroups, those that multiply hide what others wait for. Else they would arrive before the row, for which
+// all invocations wait, and are asked for when that has come.
 
 #include "tensor.glsl"
 #include "gemm_quads.glsl"
@@ -123,31 +125,17 @@ uint word_of_codes(Chunk chunk, uint g, uint second) {
     return (pair_of(chunk, g, second) | pair_of(chunk, g, second + 2) << 8) << (8 - BITS) ^ 0x80808080u;
 }
 
+// Eight numbers of a row, zeros past the end. Where the row is normalized they are not divided yet, their squares are added to others, and the sum
+// is written where it `writes`.
+void find_eight(uint row, uint eight, bool writes, inout float squares, inout float values[8]) {
 #ifdef NORMALIZED
-// Puts a row, not divided yet, into shared memory, and writes the sum where it `writes`.
-void stage_row(uint row, bool writes) {
-    const uint eights = p.chunks * GROUPS_OF_EIGHT;
-    float squares = 0.0;
-    for (uint eight = workgroup_invocation(); eight < eights; eight += LOCAL_SIZE_X) {
-        float values[8] = float[8](0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0); // past the end
-        if (eight * 8 < p.depth) numbers_of_row(fetch_numbers(row, eight * 8), row, eight * 8, writes, squares, values);
-        stage_eight(eight, values);
-    }
-    keep_squares(0, squares, LANES_NEAR);
-}
+    if (eight * 8 < p.depth) numbers_of_row(fetch_numbers(row, eight * 8), row, eight * 8, writes, squares, values);
 #else
-// Puts a row into shared memory. (A loop that has several loads of A on their way took longer on an H100: it needs more registers.)
-void stage_row(uint row) {
-    const uint eights = p.chunks * GROUPS_OF_EIGHT;
-    for (uint eight = workgroup_invocation(); eight < eights; eight += LOCAL_SIZE_X) {
-        uvec4 words[EIGHT_WORDS];
-        load_eight(row, eight, words);
-        float values[8];
-        numbers_of_eight(words, values);
-        stage_eight(eight, values);
-    }
-}
+    uvec4 words[EIGHT_WORDS];
+    load_eight(row, eight, words);
+    numbers_of_eight(words, values);
 #endif
+}
 
 // Adds the products of a chunk of four columns to a sum.
 void multiply_chunk(uint to, uint chunk, Chunk codes[4], Terms terms[PARTS]) {
@@ -199,11 +187,25 @@ void main() {
         }                                                                                                                 \
     }
     uint chunk = far * LANES_NEAR + near;
-    FETCH(min(chunk, p.chunks - 1))
+    if (WEIGHTS_FIRST != 0) { FETCH(min(chunk, p.chunks - 1)) }
+    const float nothing[8] = float[8](0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0);
+    const uint eights = p.chunks * GROUPS_OF_EIGHT;
+    float squares = 0.0;
+    uint eight = invocation;
+    for (; eight + LOCAL_SIZE_X < eights; eight += LOCAL_SIZE_X) {
+        float values[8] = nothing;
+        find_eight(row, eight, group == 0, squares, values);
+        stage_eight(eight, values);
+    }
+    float last[8] = nothing;
+    if (eight < eights) find_eight(row, eight, group == 0, squares, last);
+    if (WEIGHTS_FIRST == 0) {
+        const uint none = floatBitsToUint(last[7]) & p.chunks >> 31; // 0, of which compilers do not know: these loads wait for those
+        FETCH(min(chunk, p.chunks - 1) + none)
+    }
+    if (eight < eights) stage_eight(eight, last);
 #ifdef NORMALIZED
-    stage_row(row, group == 0);
-#else
-    stage_row(row);
+    keep_squares(0, squares, LANES_NEAR);
 #endif
     barrier();
     while (chunk < p.chunks) {

@@ -97,6 +97,7 @@ FORMATS = {
     "128, real": apart(4, 37, 300, 128, U16, "real"),
     "gated": of_file(BlockFormat.Q4_K, 48, 512),
     "gated, codes": apart(4, 48, 304, 32, F16, "codes"),
+    "gated, without offsets": of_file(BlockFormat.Q4_0, 208, 512),
     "of parts": of_file(BlockFormat.Q4_K, 200, 512),
     "64, bytes": apart(8, 37, 200, 64, F16),
     "256, bytes": apart(8, 6, 300, 256, F32, "codes"),
@@ -226,6 +227,15 @@ def test_rows_that_a_gpu_stages(device: dmlvk.Device, name: str) -> None:
     """Rows in shared memory, where they fit it, and where a word of eight numbers is past the depth."""
     check_product(device, name, 2, F32, caps=gpu(device))
     check_product(device, name, 2, F32, caps=dataclasses.replace(gpu(device), shared_memory_bytes=4096))
+
+
+@pytest.mark.parametrize(("name", "gate"), [("of parts", Gate.NONE), ("gated, without offsets", Gate.SILU)])
+@pytest.mark.parametrize("invocations", [1024, 64])
+def test_a_processors_only_workgroup_and_several(device: dmlvk.Device, name: str, gate: Gate, invocations: int) -> None:
+    """Teams that share digits, of which the last workgroup has too many."""
+    model = dataclasses.replace(H200, processors=4)
+    caps = dataclasses.replace(gpu(device), model=model, workgroup_invocations=invocations)
+    check_product(device, name, 1, F16, caps=caps, gate=gate)
 
 
 def test_parts_that_bindings_hold(device: dmlvk.Device) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from typing import Any
 
 import choices
@@ -12,12 +13,15 @@ import pytest
 
 from dmlvk import TensorDataType, TensorDesc, TensorFlags
 from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
-from dmlvk.devices.model import H200
+from dmlvk.devices.model import H200, NUMBERS, NumberSource
+from dmlvk.kernels.block_quantized.lowering import _problem
 from dmlvk.kernels.block_quantized.packed import PackedWeights
+from dmlvk.kernels.block_quantized.rules import dot_shape
 from dmlvk.kernels.common.plan import Dispatch, Source
 from dmlvk.kernels.lowering import lower, possible_rules
 from dmlvk.spec.block_formats import BlockFormat, OffsetKind, ScaleKind
 from dmlvk.spec.errors import InvalidArgumentError, UnsupportedError
+from dmlvk.spec.gate import Gate
 from dmlvk.spec.ops.block_quantized import BlockQuantizedGather, BlockQuantizedGemm, layout_of
 from dmlvk.verify.oracle.block_quantized import of_bytes
 
@@ -202,6 +206,49 @@ def test_no_more_than_256_mib_are_unpacked_at_once(columns: int, is_possible: bo
 def test_the_digits_of_a_chunk_are_made_within_a_subgroup(least: int, is_possible: bool) -> None:
     caps = Capabilities(features=SUBGROUPS | {"integer_dot_product"}, minimum_subgroup_size=least)
     assert ("dot" in possible_rules(gemm(BlockFormat.Q4_0, 64, 64), caps)) == is_possible
+
+
+@pytest.mark.parametrize(
+    ("format_", "columns", "depth", "rows", "gate", "local", "lanes", "workgroups"),
+    [
+        (BlockFormat.Q4_0, 6144, 4096, 1, Gate.NONE, 768, 64, 128),
+        (BlockFormat.Q4_0, 4096, 14336, 1, Gate.NONE, 1024, 128, 128),
+        (BlockFormat.Q4_0, 5120, 3072, 1, Gate.NONE, 960, 96, 128),
+        (BlockFormat.Q4_0, 28672, 4096, 1, Gate.SILU, 896, 32, 128),
+        (BlockFormat.Q4_K, 4096, 4096, 4, Gate.NONE, 1024, 32, 128),
+        (BlockFormat.Q4_K, 28672, 4096, 1, Gate.SILU, 256, 32, 448),
+        (BlockFormat.Q6_K, 4096, 4096, 1, Gate.NONE, 256, 64, 256),
+        (BlockFormat.Q4_0, 128256, 4096, 1, Gate.NONE, 256, 32, 4008),
+    ],
+)
+def test_each_processor_has_one_workgroup_of_few_registers(
+    format_: BlockFormat, columns: int, depth: int, rows: int, gate: Gate, local: int, lanes: int, workgroups: int
+) -> None:
+    """Of an H200, where products are small enough; weights are asked for first where a processor has several."""
+    desc = gemm(
+        format_,
+        columns,
+        depth,
+        input_tensor=TensorDesc(F16, (rows, depth)),
+        output_tensor=TensorDesc(F16, (rows, columns // (1 + (gate is not Gate.NONE)))),
+        gate=gate,
+    )
+    caps = choices.DEVICES["h200"]
+    (dispatch,) = lower(desc, caps, force="dot").dispatches
+    assert isinstance(dispatch, Dispatch)
+    constants = dict(dispatch.kernel.constants)
+    assert (constants["LOCAL_SIZE_X"], constants["LANES"], math.prod(dispatch.grid)) == (local, lanes, workgroups)
+    assert constants["WEIGHTS_FIRST"] == (workgroups > 132)
+
+
+def test_who_does_not_know_how_many_processors_there_are_makes_several_workgroups_for_each() -> None:
+    caps = choices.DEVICES["h200"]
+    guessed = dataclasses.replace(caps.model, sources=(NumberSource.GENERIC,) * len(NUMBERS))
+    shapes = [
+        dot_shape(_problem(gemm(BlockFormat.Q4_0, 4096, 4096, input_tensor=TensorDesc(F16, (1, 4096)))), 1, 1024, 1, own)
+        for own in (caps, dataclasses.replace(caps, model=guessed))
+    ]
+    assert [shape.weights_first for shape in shapes] == [False, True]
 
 
 @pytest.mark.parametrize("splits", [False, True])

@@ -190,7 +190,15 @@ WITH_DOT = dataclasses.replace(GPU, features=GPU.features | {"integer_dot_produc
 def _blocks(rows: int, columns: int, depth: int) -> BlockProblem:
     """A product with weights in Q4_0."""
     return BlockProblem(
-        rows, columns, depth, nbytes=columns * depth * 9 // 16, is_half=False, half_factors=False, whole=True, totals=0
+        rows,
+        columns,
+        depth,
+        nbytes=columns * depth * 9 // 16,
+        is_half=False,
+        half_factors=False,
+        whole=True,
+        totals=0,
+        quad_words=20,
     )
 
 

@@ -65,6 +65,10 @@ class DeviceModel:
         sources = tuple(source if name in known else own for name, own in pairs)
         return dataclasses.replace(self, **known, sources=sources)  # type: ignore[arg-type]
 
+    def is_known(self, number: str) -> bool:
+        """Whether a number is that of this device, or of one like it, and no guess."""
+        return self.sources[NUMBERS.index(number)] is not NumberSource.GENERIC
+
     @property
     def dispatch_microseconds(self) -> float:
         """The time of a dispatch that waits for the one before."""

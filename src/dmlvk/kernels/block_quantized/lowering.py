@@ -85,12 +85,19 @@ def _problem(desc: BlockQuantizedGemm) -> BlockProblem:
         half_factors=desc.half_factors,
         whole=whole_words(*own, along_depth=True),
         totals=_totals(layout_of(desc)),
+        quad_words=_quad_words(layout_of(desc)),
     )
 
 
 def _totals(layout: BlockLayout) -> int:
     """The sums of a chunk's numbers that are multiplied with offsets."""
     return 0 if layout.offset is OffsetKind.NONE else max(CHUNK // layout.block, 1)
+
+
+def _quad_words(layout: BlockLayout) -> int:
+    """The numbers of 32 bits that four columns of a chunk are on their way to a product."""
+    terms = max(CHUNK // layout.block, 1) * (1 if layout.offset is OffsetKind.NONE else 2)
+    return 4 * (layout.bits * CHUNK // 32 + terms)
 
 
 class _Span(NamedTuple):
@@ -273,7 +280,7 @@ def _by_dot(
     desc: BlockQuantizedGemm, problem: BlockProblem, product: Product, weights: PackedWeights, caps: Capabilities
 ) -> _Dot:
     quads, gated = -(-product.columns // 4), weights.columns != product.columns
-    shape = dot_shape(problem, product.rows, quads * (1 + gated), caps)
+    shape = dot_shape(problem, product.rows, quads, 1 + gated, caps)
     check_rounds(-(-weights.chunks // shape.lanes), caps, desc.dml_name)
     constants = {
         "LOCAL_SIZE_X": shape.local,
@@ -282,6 +289,7 @@ def _by_dot(
         "LANES": shape.lanes,
         "LANES_NEAR": min(shape.lanes, caps.least_subgroup),
         "STAGED": weights.chunks,
+        "WEIGHTS_FIRST": int(shape.weights_first),
         "VECTOR_Y": int(output_quads(product)),
     }
     return _Dot(constants, linear_grid(product.rows * -(-quads // (shape.local // shape.lanes)), caps))

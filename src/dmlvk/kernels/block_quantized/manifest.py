@@ -34,6 +34,7 @@ _DOT_CONSTANTS = (
     ("LANES", 32),
     ("LANES_NEAR", 32),
     ("STAGED", 1),
+    ("WEIGHTS_FIRST", 1),
     ("VECTOR_Y", 1),
 )
 _DOT_SHARED = (*_SHARED, *GEMM_SHARED, ("GATE", Gate))

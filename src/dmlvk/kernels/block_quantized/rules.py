@@ -56,7 +56,11 @@ _FILLED = (8.0, 12.0)
 _STRIP_START = 3.5
 """Latencies before the first products and after the last."""
 _DOT_LOCAL, _MOST_DOT_LOCAL, _CPU_DOT_LOCAL = 256, 512, 32
-"""The invocations of the schedule for dot products, which share the digits of a row: about one for each chunk."""
+"""The invocations of the schedule for dot products where a processor has several workgroups in turns. They share the digits
+of a row: about one for each chunk."""
+_ALONE_LOCAL, _ALONE_WORDS = (1024, 896), (24, 20)
+"""The most invocations of a workgroup that has a processor for itself, and the most words of a quad, without a gate and with
+one: more have no registers for what is on its way."""
 _CHUNK_INVOCATIONS = CHUNK // 8
 """Neighbours that make the digits of a chunk together."""
 _DOT_LANES = 128
@@ -76,6 +80,8 @@ class BlockProblem:
         half_factors: Whether factors of FLOAT32 may be rounded to it.
         whole: Whether rows of the input are whole words of 16 bytes.
         totals: The sums of a chunk's numbers of the input that offsets of the format need; 0 without offsets.
+        quad_words: The words that four columns of a chunk are on their way to a product: codes, and what makes numbers of
+            them.
     """
 
     rows: int
@@ -86,6 +92,7 @@ class BlockProblem:
     half_factors: bool
     whole: bool
     totals: int
+    quad_words: int
 
 
 @dataclass(frozen=True)
@@ -194,26 +201,60 @@ def _strip_shape(caps: Capabilities, sizes: tuple[int, int, int]) -> tuple[int, 
 
 
 class DotShape(NamedTuple):
-    """The workgroups of a product by dot products: the invocations of each, and how many of them share four columns."""
+    """The workgroups of a product by dot products.
+
+    Attributes:
+        local: The invocations of each.
+        lanes: How many of them share four columns.
+        weights_first: Whether weights are asked for before the row that they are multiplied with.
+    """
 
     local: int
     lanes: int
+    weights_first: bool = True
 
 
-def dot_shape(problem: BlockProblem, rows: int, quads: int, caps: Capabilities) -> DotShape:
-    """The workgroups of some rows of a problem with so many quads of columns of weights."""
+def dot_shape(problem: BlockProblem, rows: int, quads: int, halves: int, caps: Capabilities) -> DotShape:
+    """The workgroups of some rows of a problem with so many quads of columns of the output, each of 2 halves with a gate."""
     chunks, near = -(-problem.depth // CHUNK), caps.least_subgroup
     if caps.is_cpu:
         return DotShape(_CPU_DOT_LOCAL, near)
+    alone = _one_for_each_processor(problem, rows * quads, halves, caps)
+    if alone is not None:
+        return alone
     local = min(max(_DOT_LOCAL, power_of_two(chunks)), _MOST_DOT_LOCAL, most_invocations(caps))
-    to_fill = max(caps.model.invocations(_DOT_WAVE) // (quads * rows), 1)
+    to_fill = max(caps.model.invocations(_DOT_WAVE) // (quads * halves * rows), 1)
     return DotShape(local, max(min(power_of_two(to_fill), power_of_two(chunks), _DOT_LANES, local), near))
+
+
+def _one_for_each_processor(problem: BlockProblem, quads: int, halves: int, caps: Capabilities) -> DotShape | None:
+    """Workgroups of which each processor has one, so that it makes digits of the row once. None where they would be too
+    large, or nobody knows how many processors there are.
+
+    Measured on an H200 (driver 580, 2026-11-28) with a token's products of the 8B shape in Q4_0, us between timestamps,
+    beside two to four workgroups a processor: 9.2 instead of 11.0, 8.1 of 8.7, 23.7 of 25.8, 14.0 of 15.5. One workgroup
+    more than there are processors took the third from 24 to 34. With more words of a quad it does not pay: with a gate 28.1
+    of 27.9 in Q4_1, 33 of 28 in Q4_K, 58 of 41 in Q6_K, 62 of 36 in Q8_0; without one 10.1 of 11.7, 8.5 of 9.2 and 15.2 of
+    16.9 in Q4_1, 12.0 of 11.5, 8.7 of 9.2 and 15.5 of 17.1 in Q4_K, 12.7 of 13.1, 11.5 of 10.2 and 25 of 21 in Q8_0.
+    """
+    if not caps.model.is_known("processors") or not problem.is_half or problem.quad_words > _ALONE_WORDS[halves - 1]:
+        return None
+    near = caps.least_subgroup
+    most = min(_ALONE_LOCAL[halves - 1], most_invocations(caps))
+    teams = -(-quads // caps.model.processors)
+    spans = min(most // (teams * near), _DOT_LANES // near)
+    if spans < 1:
+        return None
+    needed = -(-problem.depth // (CHUNK * near))
+    rounds = -(-needed // spans)
+    lanes = -(-needed // rounds) * near
+    return DotShape(teams * lanes, lanes, weights_first=False)
 
 
 def _dot_products(problem: BlockProblem, caps: Capabilities) -> bool:
     """Whether the device has dot products of bytes, and room for the digits of a row and the sums of subgroups."""
     row = -(-problem.depth // CHUNK) * ((2 if problem.is_half else 3) * CHUNK + 4 + 4 * problem.totals)
-    sums = 2 * 16 * max(_MOST_DOT_LOCAL // caps.least_subgroup, 1)
+    sums = 2 * 16 * max(_ALONE_LOCAL[0] // caps.least_subgroup, 1)
     fits = row + sums <= caps.shared_memory_bytes and caps.least_subgroup >= _CHUNK_INVOCATIONS
     return fits and problem.whole and "integer_dot_product" in caps.features
 
@@ -354,7 +395,7 @@ def _is_worth_it(problem: NormalizedProblem, caps: Capabilities) -> bool:
 
 def _reads_in_time(caps: Capabilities, sizes: tuple[BlockProblem, int, int, int]) -> bool:
     product, quads, halves, row_bytes = sizes
-    shape = dot_shape(product, product.rows, halves * quads, caps)
+    shape = dot_shape(product, product.rows, quads, halves, caps)
     workgroups = product.rows * -(-quads * shape.lanes // shape.local)
     return joins_a_product(caps, workgroups * product.depth * row_bytes, DEVICE_CACHE)
 

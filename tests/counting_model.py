@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,7 @@ class CountingDecoder:
     """The token after t is t + 1 for an even place, and that after its neighbour for others, of a text given ahead."""
 
     has_logprobs = True
+    begins_steps = True
 
     def __init__(self, text: Sequence[int], capacity: int = 64, sequences: int = 1) -> None:
         self.text, self.capacity = list(text), capacity
@@ -80,9 +82,10 @@ class CountingDecoder:
         values = np.tile(np.float32([math.log(0.5), math.log(0.25), -math.inf]), (len(chosen), 1))
         return chosen, Told(values[:, :1], best, values)
 
-    def steps(self, sampling: Sequence[Sampling | None], count: int) -> Any:
+    def begin_steps(self, sampling: Sequence[Sampling | None], count: int) -> Any:
         self.ahead.append(count)
-        return np.stack([self.step(sampling) for _ in range(count)])
+        chosen = np.stack([self.step(sampling) for _ in range(count)])
+        return SimpleNamespace(count=count, tokens=lambda: chosen)
 
     def truncate(self, sequence: int, length: int) -> None:
         assert length <= len(self.rows[sequence])

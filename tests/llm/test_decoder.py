@@ -295,6 +295,29 @@ def test_steps_without_the_host_are_steps(device: dmlvk.Device, llama: Weights) 
     assert many.lengths == one.lengths
 
 
+def test_steps_may_be_begun_before_those_before_have_come(
+    device: dmlvk.Device, llama: Weights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tokens come late and in any order, those of far places by themselves, and of what nobody waits for none."""
+    one, many = (Decoder(device, llama, capacity=64, sequences=3) for _ in range(2))
+    warm = Sampling(temperature=2.0, seed=4, repetition_penalty=1.2)
+    for decoder in (one, many):
+        decoder.extend([PROMPT[:4], PROMPT[:9], PROMPT[:2]])
+        decoder.step([GREEDY, warm, None], [1, 2, 3])
+    counts = (2, 5, 3, 4, 1)
+    expected = [one.steps([GREEDY, warm, None], count)[:, :2].tolist() for count in counts]
+    begun = []
+    for number, count in enumerate(counts):
+        monkeypatch.setattr("dmlvk.llm.decoder._MOST_READ", 0 if number == 3 else 1000)
+        begun.append(many.begin_steps([GREEDY, warm, None], count))
+    assert [steps.tokens()[:, :2].tolist() for steps in reversed(begun)] == expected[::-1]
+    assert begun[0].tokens()[:, :2].tolist() == expected[0] and many.lengths == one.lengths
+    del begun
+    many.begin_steps([GREEDY, warm, None], 3)
+    del many, decoder
+    assert one.steps([GREEDY, warm, None], 3).shape == (3, 3)
+
+
 def test_after_steps_that_failed_everything_works(
     device: dmlvk.Device, llama: Weights, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,12 +32,15 @@ OPTIONS: list[dict[str, Any]] = [
 class Told(Request):
     """A request that keeps what it is told."""
 
-    def __init__(self, model: Model, number: int) -> None:
-        job = model.job(PROMPTS[number], 7 + number, ignore_ends=True, **OPTIONS[number])
+    def __init__(self, model: Model, number: int, count: int | None = None) -> None:
+        job = model.job(PROMPTS[number], count or 7 + number, ignore_ends=True, **OPTIONS[number])
         super().__init__(job, self.hear)
         self.tokens: list[Any] = []
+        self.is_over = False
 
     def hear(self, update: Update) -> None:
+        assert not self.is_over, "nobody is told of steps behind an end"
+        self.is_over = update.ended != ""
         self.tokens += update.pieces
 
 
@@ -69,6 +72,38 @@ def test_answers_have_the_same_tokens_alone_and_among_others(device: dmlvk.Devic
     assert [request.tokens for request in requests] == expected
     assert [len(tokens) for tokens in expected] == [7 + number for number in range(len(PROMPTS))]
     assert expected[0] == expected[4][:7]
+
+
+def test_answers_do_not_depend_on_how_far_the_device_goes_ahead(
+    device: dmlvk.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of those that join, leave and end while steps have been begun."""
+    weights = load_gguf(write_model(tmp_path / "model.gguf", "llama"))
+    model = Model(Decoder(device, weights, capacity=128, sequences=2), byte_tokenizer())
+    begun = Mock(side_effect=model.decoder.begin_steps)
+    monkeypatch.setattr(model.decoder, "begin_steps", begun)
+
+    def answers(most: int) -> list[list[Any]]:
+        monkeypatch.setattr("dmlvk.llm.scheduler._SECONDS_AHEAD", 1e6)
+        monkeypatch.setattr("dmlvk.llm.scheduler._MOST_AHEAD", most)
+        scheduler = Scheduler(model.decoder, piece=8)
+        requests, leaver = [Told(model, number, 40 + number) for number in range(len(PROMPTS))], Told(model, 3, 60)
+        scheduler.submit([requests[0], leaver])
+        coming = iter(requests[1:])
+        for number in range(40):
+            scheduler.round()
+            if number == 9:
+                leaver.cancel()
+            if number in (10, 11, 17, 24, 28):
+                scheduler.submit([next(coming)])
+        while scheduler.is_busy:
+            scheduler.round()
+        return [request.tokens for request in requests]
+
+    expected = answers(1)
+    assert not begun.called and [len(tokens) for tokens in expected] == [40 + number for number in range(len(PROMPTS))]
+    assert answers(3) == expected and begun.called
+    assert answers(8) == expected
 
 
 def test_a_request_is_not_lost_where_memory_is(

@@ -33,7 +33,7 @@ _FEW_TOKENS: Final = 32, 8
 _BATCHES: Final = (1, 16)
 _REPEATS: Final = 3
 _AHEAD: Final = 8
-"""Tokens that the host reads together, as ``dmlvk.llm`` does on a fast device."""
+"""Tokens that the host reads together, while the device goes on with as many, as ``dmlvk.llm`` has it on a fast device."""
 _RANDOM_ROWS: Final = 1024
 """Rows of a weight that differ; they come again and again."""
 _BLOCK, _BLOCK_BYTES = 32, 18  # of Q4_0: a FLOAT16 scale and 32 codes
@@ -189,8 +189,13 @@ def _measured(device: ComputeDevice, model: Model, weights: Weights, batch: int)
         decoder.extend([prompt[:-1] for prompt in prompts])
         decoder.step(sampling, [prompt[-1] for prompt in prompts])
         read = time.perf_counter()
-        for first in range(1, new_tokens, _AHEAD):
-            decoder.steps(sampling, min(_AHEAD, new_tokens - first))
+        counts = [min(_AHEAD, new_tokens - first) for first in range(1, new_tokens, _AHEAD)]
+        begun = decoder.begin_steps(sampling, counts[0])
+        for count in counts[1:]:
+            following = decoder.begin_steps(sampling, count)
+            begun.tokens()
+            begun = following
+        begun.tokens()
         reading.append(read - started)
         writing.append(time.perf_counter() - read)
     return LanguageRow(

@@ -72,6 +72,7 @@ class OnnxDecoder:
 
     Attributes:
         has_logprobs: False.
+        begins_steps: False: the host hands each token on.
         config: As given.
         capacity: As given.
         pieces: Rows of the pieces in which a prompt can come, fewest first.
@@ -84,6 +85,7 @@ class OnnxDecoder:
     """
 
     has_logprobs = False
+    begins_steps = False
 
     def __init__(self, device: Device, folder: Path, config: FolderConfig, *, capacity: int) -> None:
         if not 1 <= capacity <= config.context:
@@ -166,9 +168,9 @@ class OnnxDecoder:
         """Raises UnsupportedError, see ``has_logprobs``."""
         raise UnsupportedError("log-probabilities are not there for a model of a folder")
 
-    def steps(self, sampling: Sequence[Sampling | None], count: int) -> npt.NDArray[np.int32]:
-        """So many steps, (count, 1): the host hands each token on."""
-        return np.stack([self.step(sampling) for _ in range(count)])
+    def begin_steps(self, sampling: Sequence[Sampling | None], count: int) -> NoReturn:
+        """Raises UnsupportedError, see ``begins_steps``."""
+        raise UnsupportedError("several steps at once are not there for a model of a folder")
 
     def truncate(self, sequence: int, length: int) -> None:
         """Cuts the sequence back; see ``Decoder``."""

@@ -9,8 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from dmlvk.llm.answers import Job, Piece, TokenLogprobs
-from dmlvk.llm.decoder import Decoder, Told
+from dmlvk.llm.decoder import Decoder, Steps, Told
 from dmlvk.llm.sampling import Sampling
 from dmlvk.spec.errors import DeviceLostError, InvalidArgumentError, QueueFullError, StateError
 
@@ -126,6 +129,18 @@ class _Sequence:
         return 0 if self.request is None else max(len(self.request.job.prompt) - 1 - len(self.tokens), 0)
 
 
+class _Begun(NamedTuple):
+    """Steps that the device takes while the host looks at those before.
+
+    Attributes:
+        running: Whose they are, by the places of their sequences.
+        steps: The steps.
+    """
+
+    running: dict[int, Request]
+    steps: Steps
+
+
 class Scheduler:
     """Continues the sequences of many requests, in rounds: each reads a piece of the prompts that have not been read, and
     takes one step of all answers that go on, or several where nothing else is to be done.
@@ -169,6 +184,9 @@ class Scheduler:
         """Whose tokens the last step has left on the device."""
         self._requests = 0
         self._ahead = 1
+        self._begun: _Begun | None = None
+        self._told_at = 0.0
+        """When the last steps were told."""
         self.failure: Exception | None = None
 
     def submit(self, requests: Sequence[Request]) -> None:
@@ -229,7 +247,7 @@ class Scheduler:
         """Ends the requests that have a sequence, and forgets what the cache holds."""
         ended = [own.request for own in self._sequences if own.request is not None]
         self._sequences = [_Sequence() for _ in self._sequences]
-        self._stepped = []
+        self._stepped, self._begun = [], None
         for request in ended:
             request.take(Update((), 0, "failed", error))
 
@@ -330,31 +348,70 @@ class Scheduler:
         return not own.left
 
     def _step(self) -> None:
-        """Takes steps of all answers that go on, and tells what they bring."""
+        """Takes steps of all answers that go on, and tells what they bring, or what those begun before have brought."""
         running = dict(self._running())
-        if not running:
+        begun, self._begun = self._begun, None
+        if begun is None and not running:
             return
-        places = range(len(self._sequences))
-        sampling: list[Sampling | None] = [running[place].job.sampling if place in running else None for place in places]
         has_joined = not self._stepped or any(self._stepped[place] is not request for place, request in running.items())
         is_alone = not has_joined and not any(own.left for own in self._sequences)
-        tokens = [running[place].job.last if place in running else 0 for place in places] if has_joined else None
-        told: Told | None = None
+        asks = any(request.job.logprobs is not None for request in running.values())
         before = time.perf_counter()
-        if any(request.job.logprobs is not None for request in running.values()):
-            one, told = self._decoder.step_told(sampling, tokens)
-            chosen = one[None]
-        elif not is_alone or self._ahead == 1:
-            chosen = self._decoder.step(sampling, tokens)[None]
+        if begun is None and is_alone and not asks and self._ahead > 1:
+            begun = self._begin(running, 0)
+        if begun is not None:
+            # The device goes on while the host waits for these, where nobody waits for a place among them.
+            if is_alone and not asks and not self._waiting:
+                self._begun = self._begin(running, begun.steps.count)
+            self._tell(begun.running, begun.steps.tokens())
+            if self._begun is not None and not any(map(self._has_place, running.values())):
+                self._begun = None  # Nobody waits for these.
+            count, before = begun.steps.count, max(before, self._told_at)
         else:
-            room = self._decoder.capacity
-            left = [min(own.job.room - own.job.made, room - self._decoder.lengths[place]) for place, own in running.items()]
-            chosen = self._decoder.steps(sampling, min(self._ahead, *left))
-        if is_alone:  # nothing else has taken a part of that time
-            seconds = (time.perf_counter() - before) / len(chosen)
-            self._ahead = max(min(int(_SECONDS_AHEAD / seconds), _MOST_AHEAD), 1)
+            self._tell(running, *self._one_step(running, has_joined=has_joined, asks=asks))
+            count = 1
+        self._told_at = time.perf_counter()
+        if is_alone and self._decoder.begins_steps:  # nothing else has taken a part of that time
+            self._ahead = max(min(int(_SECONDS_AHEAD * count / (self._told_at - before)), _MOST_AHEAD), 1)
+
+    def _begin(self, running: dict[int, Request], ahead: int) -> _Begun | None:
+        """Begins several steps behind some that have been begun; None where an answer has no room for one."""
+        room = self._decoder.capacity
+        left = (
+            min(own.job.room - own.job.made - ahead, room - self._decoder.lengths[place]) for place, own in running.items()
+        )
+        count = min(self._ahead, *left)
+        if count < 1:
+            return None
+        self._stepped = [running.get(place) for place in range(len(self._sequences))]
+        return _Begun(running, self._decoder.begin_steps(self._sampling(running), count))
+
+    def _one_step(
+        self, running: dict[int, Request], *, has_joined: bool, asks: bool
+    ) -> tuple[npt.NDArray[np.int32], Told | None]:
+        """The tokens of one step, (1, sequences), and how probable they are, where somebody asks for that."""
+        places = range(len(self._sequences))
+        tokens = [running[place].job.last if place in running else 0 for place in places] if has_joined else None
+        if asks:
+            chosen, told = self._decoder.step_told(self._sampling(running), tokens)
+        else:
+            chosen, told = self._decoder.step(self._sampling(running), tokens), None
         self._stepped = [running.get(place) for place in places]
+        return chosen[None], told
+
+    def _has_place(self, request: Request) -> bool:
+        """Whether a request has a sequence still."""
+        return any(own.request is request for own in self._sequences)
+
+    def _sampling(self, running: dict[int, Request]) -> list[Sampling | None]:
+        places = range(len(self._sequences))
+        return [running[place].job.sampling if place in running else None for place in places]
+
+    def _tell(self, running: dict[int, Request], chosen: npt.NDArray[np.int32], told: Told | None = None) -> None:
+        """Tells the requests that still have their sequences what steps have chosen."""
         for place, request in running.items():
+            if not self._has_place(request):
+                continue
             own = self._sequences[place]
             pieces: list[Piece] = []
             count, is_over = 0, False

@@ -24,6 +24,7 @@
 #include "attention_parts.glsl"
 #include "attention_turn.glsl"
 #include "dtype.glsl"
+#include "last_workgroup.glsl"
 #include "workgroup.glsl"
 
 layout(set = 0, binding = BINDING_K, std430) readonly buffer KWords { uvec4 k_words[]; };
@@ -48,7 +49,6 @@ shared uvec4 new_keys[NEW_ROWS * HEAD_WORDS];
 shared uvec4 new_values[NEW_ROWS * VALUE_WORDS];
 shared float found[TOGETHER * GROUPS * VALUE_ELEMENTS];
 shared vec2 summaries[TOGETHER * GROUPS]; // peak, weights
-shared bool counted_last;
 // Of each row, when parts are brought together: the factor of each part's sums, that of what was summed up before, and all weights.
 shared float factors[ROWS * PARTS_TOGETHER];
 shared float kept_shares[ROWS];
@@ -133,20 +133,6 @@ void stage(Sequence sequence, uint key_head, uint before, uint start, uint end) 
         const uint place = (BYTE_OFFSET_V / T_BYTES + v_start(sequence, j, key_head) + at) / T_PER_UINT;
         if (j >= start && j < end && at < p.value_size) v_written[place] = bits;
     }
-}
-
-// Whether all other parts of the head have left what they have found; all invocations of the workgroup ask, once.
-bool is_last(uint parts) {
-    memoryBarrierBuffer();
-    barrier();
-    if (workgroup_invocation() == 0) {
-        const uint place = BYTE_OFFSET_COUNTERS / 4 + gl_WorkGroupID.y;
-        counted_last = atomicAdd(counters[place], 1) == parts - 1;
-        if (counted_last) counters[place] = 0;
-    }
-    barrier();
-    memoryBarrierBuffer();
-    return counted_last;
 }
 
 void store_result(Sequence sequence, uint key_head, uint r, uint column, float value) {
@@ -356,5 +342,9 @@ void main() {
             }
         }
     }
-    if (is_split && is_last(parts)) merge(sequence, key_head, parts);
+    if (is_split) {
+        bool is_last;
+        COUNT_WORKGROUP(counters[BYTE_OFFSET_COUNTERS / 4 + gl_WorkGroupID.y], parts, is_last)
+        if (is_last) merge(sequence, key_head, parts);
+    }
 }

@@ -1,7 +1,8 @@
 // Chooses each sequence's token: the best one, or one by chance among those that top-k and top-p leave.
 //
-// Controls, bins, masses, parameters: include/sampling.glsl. Bindings: LENGTHS; VALUES, BESTS and BINS, left by the two dispatches
-// before, read; TOKENS; NEW_HISTORY, {sequences, room}, of which one element a sequence, and NEW_LENGTHS written.
+// Controls, bins, masses, parameters: include/sampling.glsl. Bindings: LENGTHS; VALUES, float32 logits, rows of whole chunks, and BESTS, left by
+// sample_prepare.comp, read; BINS, of all sequences, and behind them a counter for each, added to and read; TOKENS; NEW_HISTORY,
+// {sequences, room}, of which one element a sequence, and NEW_LENGTHS written.
 // Constants: HAS_HISTORY, HAS_LENGTHS: whether the last two are wanted; they are bound to TOKENS where not.
 //
 // Tokens are in the order of their distances from the best, equal ones in that of their numbers. The first so many tokens, or the
@@ -11,15 +12,19 @@
 // divided into BINS parts, whose tokens are counted, and so on, and those of one key by their numbers, until one token is left.
 // Chunks whose best token is too far away are passed over.
 //
-// A workgroup has a sequence. Grid: folded into x and y.
-// Chosen always; the last of three dispatches.
+// A workgroup counts the tokens of a chunk and their mass in shared memory, and adds what it has found to the sequence's bins. Sums of whole
+// numbers: the same bits in any order. The one that counts last chooses. Of a sequence that takes the best token there is nothing to count,
+// and the first workgroup chooses.
+// Grid: folded into x and y, the chunks of all sequences.
+// Chosen always; the second of two dispatches.
 
+#include "last_workgroup.glsl"
 #include "philox.glsl"
 #include "sampling_best.glsl"
 
 layout(set = 0, binding = BINDING_LENGTHS, std430) readonly buffer Lengths { int lengths[]; };
 layout(set = 0, binding = BINDING_VALUES, std430) readonly buffer Values { float values[]; };
-layout(set = 0, binding = BINDING_BINS, std430) readonly buffer Bins { uint bins[]; };
+layout(set = 0, binding = BINDING_BINS, std430) coherent buffer Bins { uint bins[]; };
 layout(set = 0, binding = BINDING_TOKENS, std430) writeonly buffer Tokens { int tokens[]; };
 layout(set = 0, binding = BINDING_NEW_HISTORY, std430) writeonly buffer NewHistory { int new_history[]; };
 layout(set = 0, binding = BINDING_NEW_LENGTHS, std430) writeonly buffer NewLengths { int new_lengths[]; };
@@ -172,6 +177,29 @@ uvec2 below_part(uvec2 mass, uint part) {
     return uvec2(whole.x - 1u, whole.x == 0u ? whole.y - 1u : whole.y);
 }
 
+// Adds the tokens of a chunk to the sequence's bins.
+void count_chunk(uint sequence, uint chunk, Control control) {
+    for (uint word = gl_LocalInvocationIndex; word < BINS * BIN_WORDS; word += LOCAL_SIZE_X) part_bins[word] = 0u;
+    barrier();
+    const float best = from_order_up(best_order);
+    const uint furthest = floatBitsToUint(control.furthest);
+    const uint count = min(CHUNK, p.vocabulary - chunk * CHUNK);
+    for (uint i = gl_LocalInvocationIndex; i < count; i += LOCAL_SIZE_X) {
+        const uint key = key_of(best, values[BYTE_OFFSET_VALUES / 4 + (sequence * p.chunks + chunk) * CHUNK + i]);
+        if (key <= furthest) {
+            const uvec2 mass = mass_of(key, control.inverse_temperature);
+            ADD_TO_BIN(part_bins, bin_of(key) * BIN_WORDS, 1u, mass)
+        }
+    }
+    barrier();
+    for (uint bin = gl_LocalInvocationIndex; bin < BINS; bin += LOCAL_SIZE_X) {
+        const uint tokens = part_bins[bin * BIN_WORDS];
+        if (tokens == 0u) continue;
+        const uvec2 mass = uvec2(part_bins[bin * BIN_WORDS + 1u], part_bins[bin * BIN_WORDS + 2u]);
+        ADD_TO_BIN(bins, BYTE_OFFSET_BINS / 4 + (sequence * BINS + bin) * BIN_WORDS, tokens, mass)
+    }
+}
+
 // Loads the sequence's bins, and finds how near each chunk comes to the best token.
 Sum load_bins(uint sequence, float best) {
     for (uint word = gl_LocalInvocationIndex; word < BINS * BIN_WORDS; word += LOCAL_SIZE_X)
@@ -201,14 +229,22 @@ uint chance(uint sequence, uint count, Control control) {
 }
 
 void main() {
-    const uint sequence = linear_workgroup();
-    if (sequence >= p.sequences) return;
+    const uint workgroup = linear_workgroup();
+    if (workgroup >= p.sequences * p.chunks) return;
+    const uint sequence = workgroup / p.chunks, chunk = workgroup % p.chunks;
     const Control control = control_of(sequence);
-    if (!control.is_active) return;
+    const bool is_greedy = control.inverse_temperature == 0.0;
+    if (!control.is_active || is_greedy && chunk > 0u) return;
+    find_best(sequence);
+    if (!is_greedy) {
+        count_chunk(sequence, chunk, control);
+        bool is_last;
+        COUNT_WORKGROUP(bins[BYTE_OFFSET_BINS / 4 + p.sequences * BINS * BIN_WORDS + sequence], p.chunks, is_last)
+        if (!is_last) return;
+    }
     const int length = max(lengths[BYTE_OFFSET_LENGTHS / 4 + sequence], 0);
     const uint count = uint(length) + p.pending;
-    find_best(sequence);
-    const uint token = control.inverse_temperature == 0.0 ? best_token : chance(sequence, count, control);
+    const uint token = is_greedy ? best_token : chance(sequence, count, control);
     if (gl_LocalInvocationIndex != 0u) return;
     tokens[BYTE_OFFSET_TOKENS / 4 + sequence] = int(token);
     if (HAS_HISTORY != 0u && count < p.room)

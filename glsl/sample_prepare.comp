@@ -2,11 +2,11 @@
 //
 // Controls, chunks, parameters: include/sampling.glsl. Bindings: LOGITS, {sequences, vocabulary}; HISTORY, {sequences, room},
 // and LENGTHS, how many tokens of it count but for `pending` more, read; VALUES, float32, rows of whole chunks; BESTS, for each
-// chunk the order of its best logit and the token, the first of equal ones; BINS, set to 0, written.
+// chunk the order of its best logit and the token, the first of equal ones; BINS and the counters behind them, set to 0, written.
 // A workgroup has a chunk, whose loads wait together. A bit for each token says whether it is penalised, and a number how often the
 // answer has it. The answer's penalties are products and differences that are rounded each, as everybody computes them.
 // Grid: folded into x and y, the chunks of all sequences.
-// Chosen always; the first of three dispatches.
+// Chosen always; the first of two dispatches.
 
 #include "sampling.glsl"
 
@@ -60,6 +60,7 @@ void main() {
     if (chunk == 0u && !is_greedy) {
         for (uint word = own; word < BINS * BIN_WORDS; word += LOCAL_SIZE_X)
             bins[BYTE_OFFSET_BINS / 4 + sequence * BINS * BIN_WORDS + word] = 0u;
+        if (own == 0u) bins[BYTE_OFFSET_BINS / 4 + p.sequences * BINS * BIN_WORDS + sequence] = 0u;
     }
     if (own == 0u) {
         best_order = LEAST_ORDER;

@@ -26,7 +26,7 @@ def test_three_dispatches_whatever_the_vocabulary() -> None:
     large = dataclasses.replace(DESC, logits_tensor=TensorDesc(FLOAT32, (3, 262_144)))
     for desc in (DESC, large):
         names = [dispatch.name for dispatch in lower(desc, Capabilities()).dispatches]
-        assert names == ["sample_prepare", "sample_bins", "sample_choose"]
+        assert names == ["sample_prepare", "sample_choose"]
 
 
 @pytest.mark.parametrize(

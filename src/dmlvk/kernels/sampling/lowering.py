@@ -12,8 +12,9 @@ from dmlvk.kernels.sampling.rules import SAMPLING, SamplingProblem
 from dmlvk.spec.ops.sample_token import SampleToken
 
 _LOGITS, _CONTROLS, _HISTORY, _LENGTHS = map(input_range, range(4))
-_PREPARING, _CHOOSING = 256, 1024
-"""Invocations of a workgroup that has a chunk, and of one that has a sequence."""
+_PREPARING, _CHOOSING, _CPU_CHOOSING = 256, 1024, 128
+"""Invocations of a workgroup that prepares a chunk, and of one that counts it, of which the last chooses. A CPU's driver
+takes time for each invocation, also where a workgroup leaves at once."""
 
 
 def _problem(desc: SampleToken) -> SamplingProblem:
@@ -26,7 +27,7 @@ def _histograms(desc: SampleToken, problem: SamplingProblem, caps: Capabilities)
     temporary = Resource(Source.TEMPORARY)
     values = temporary.take(4 * sequences * chunks * CHUNK)
     bests = temporary.take(8 * sequences * chunks)
-    bins = temporary.take(4 * sequences * BINS * BIN_WORDS)
+    bins = temporary.take(4 * sequences * (BINS * BIN_WORDS + 1))  # and a counter
     sizes = {"sequences": sequences, "vocabulary": problem.vocabulary, "chunks": chunks}
     counted = {"room": desc.tensor("history_tensor").sizes[1], "pending": desc.pending}
     most = most_invocations(caps)
@@ -41,14 +42,6 @@ def _histograms(desc: SampleToken, problem: SamplingProblem, caps: Capabilities)
         **sizes,
         **counted,
     )
-    count = make_dispatch(
-        "sample_bins",
-        (_CONTROLS, values, bests, bins),
-        linear_grid(sequences * chunks, caps),
-        variant={"T": "FLOAT32"},
-        constants={"LOCAL_SIZE_X": min(_PREPARING, most)},
-        **sizes,
-    )
     choose = make_dispatch(
         "sample_choose",
         (
@@ -56,13 +49,17 @@ def _histograms(desc: SampleToken, problem: SamplingProblem, caps: Capabilities)
             output_range(1) if has_history else tokens,
             output_range(2) if has_lengths else tokens,
         ),
-        linear_grid(sequences, caps),
+        linear_grid(sequences * chunks, caps),
         variant={"T": "FLOAT32"},
-        constants={"LOCAL_SIZE_X": min(_CHOOSING, most), "HAS_HISTORY": has_history, "HAS_LENGTHS": has_lengths},
+        constants={
+            "LOCAL_SIZE_X": min(_CPU_CHOOSING if caps.is_cpu else _CHOOSING, most),
+            "HAS_HISTORY": has_history,
+            "HAS_LENGTHS": has_lengths,
+        },
         **sizes,
         **counted,
     )
-    return Plan((prepare, count, choose), temporary_bytes=temporary.end)
+    return Plan((prepare, choose), temporary_bytes=temporary.end)
 
 
 register(SampleToken, problem=_problem, rules=SAMPLING, schedules={"histograms": _histograms})

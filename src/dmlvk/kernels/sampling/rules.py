@@ -25,7 +25,7 @@ SAMPLING = (
         "histograms",
         when=always,
         possible=always,
-        because="many workgroups count the tokens and their masses by their distances from the best; then one a sequence "
-        "looks only at the bins where top-k, top-p and chance end, so that nothing is sorted",
+        because="many workgroups count the tokens and their masses by their distances from the best; the one that counts "
+        "last looks only at the bins where top-k, top-p and chance end, so that nothing is sorted",
     ),
 )

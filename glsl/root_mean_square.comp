@@ -8,7 +8,7 @@
 // SUM are in elements, for three dimensions of rows, p.sizes, and the element.
 // Variants: T of Y, U of X, SCALE and SUM.
 // Parameters: zero is 0.
-// Constants: LANES (a power of two), HELD; ADDEND_TYPE: ADDEND_TYPE_NONE, or of which other tensor it is; HAS_SCALE, HAS_SUM; QUADS: rows of all
+// Constants: LANES (a power of two), HELD; ADDEND_TYPE: ADDEND_TYPE_NONE, of which other tensor it is, or FLOAT16; HAS_SCALE, HAS_SUM; QUADS: rows of all
 // tensors start on groups of four elements and consist of them.
 // Grid: folded into x and y, workgroups of rows.
 // Chosen always.
@@ -65,12 +65,26 @@ const uint HELD_SIZE = HELD > 0 ? HELD : 1;
 TENSOR(readonly, U, X, x)
 TENSOR(readonly, T, ADDEND, addend)
 TENSOR(readonly, U, ADDEND, wide_addend)
+layout(set = 0, binding = BINDING_ADDEND, std430) readonly buffer HalfAddend { uint half_addend[]; }; // two in a word
+layout(set = 0, binding = BINDING_ADDEND, std430) readonly buffer HalfAddendQuads { uvec2 half_addend_quads[]; };
 TENSOR(readonly, U, SCALE, scale)
 TENSOR(writeonly, T, Y, y)
 TENSOR(, U, SUM, sums)
 
 uint start_of(uvec3 place, uint strides[4]) {
     return place.x * strides[0] + place.y * strides[1] + place.z * strides[2];
+}
+
+// Elements d to d + 3 of a row of an addend of FLOAT16 among tensors of FLOAT32.
+vec4 half_addend_at(uint start, uint d) {
+    const uint at = BYTE_OFFSET_ADDEND / 2 + start;
+    if (QUADS != 0) return unpacked(half_addend_quads[(at + d) / 4]);
+    vec4 values = vec4(0.0);
+    [[unroll]] for (uint i = 0; i < 4; ++i) {
+        const uint element = at + (d + i) * p.addend_strides[3];
+        if (d + i < p.width) values[i] = unpackHalf2x16(half_addend[element / 2] >> 16 * (element % 2)).x;
+    }
+    return values;
 }
 
 // Elements d to d + 3 of the sum of a row, as it is written.
@@ -81,6 +95,7 @@ vec4 sum_at(uvec3 place, uint d) {
     vec4 more;
     if (ADDEND_TYPE == ADDEND_TYPE_OUTPUT) LOAD(T, ADDEND, addend, start_of(place, p.addend_strides), d, p.addend_strides[3], more)
     if (ADDEND_TYPE == ADDEND_TYPE_INPUT) LOAD(U, ADDEND, wide_addend, start_of(place, p.addend_strides), d, p.addend_strides[3], more)
+    if (ADDEND_TYPE == ADDEND_TYPE_HALF) more = half_addend_at(start_of(place, p.addend_strides), d);
     values += more;
 #if U_BYTES == 2
     QUAD_U rounded;

@@ -8,7 +8,7 @@
 //
 // Before including: subgroups.glsl; the constants NORMALIZED_ROWS, the rows of a workgroup, and SPANS, the groups of neighbouring invocations
 // that sum squares together. AT_ONCE, of the manifest: how many numbers an invocation takes at a time, 8 or 4. Buffers A, NORM_SCALE and SUM of
-// type U, in which the sum is rounded, NORM_ADDEND of type T or U, as NORM_ADDEND_TYPE says; all of packed rows of p.depth elements, a multiple
+// type U, in which the sum is rounded, NORM_ADDEND of type T, U or FLOAT16, as NORM_ADDEND_TYPE says; all of packed rows of p.depth elements, a multiple
 // of AT_ONCE. HAS_SUM: whether there is a SUM. Parameters: p.epsilon; p.zero is 0.
 
 #ifndef DMLVK_NORMALIZED_ROW_GLSL
@@ -29,6 +29,7 @@ layout(set = 0, binding = BINDING_SUM, std430) writeonly buffer SumNumbers { NUM
 shared float span_squares[NORMALIZED_ROWS * SPANS];
 
 const uint HALF = AT_ONCE / 2;
+const uint ADDEND_BYTES = NORM_ADDEND_TYPE == ADDEND_TYPE_OUTPUT ? T_BYTES : NORM_ADDEND_TYPE == ADDEND_TYPE_INPUT ? U_BYTES : 2;
 
 // What is read of AT_ONCE elements, as it lies in memory: a number of 32 bits is one of a second word, too.
 struct Fetched {
@@ -49,10 +50,8 @@ Fetched fetch_numbers(uint row, uint k) {
     Fetched found;
     FETCH_NUMBERS(row_numbers, U_BYTES, BYTE_OFFSET_A / U_BYTES + element, found.own)
     FETCH_NUMBERS(norm_scale_numbers, U_BYTES, BYTE_OFFSET_NORM_SCALE / U_BYTES + k, found.scales)
-    if (NORM_ADDEND_TYPE == ADDEND_TYPE_OUTPUT)
-        FETCH_NUMBERS(norm_addend_numbers, T_BYTES, BYTE_OFFSET_NORM_ADDEND / T_BYTES + element, found.more)
-    if (NORM_ADDEND_TYPE == ADDEND_TYPE_INPUT)
-        FETCH_NUMBERS(norm_addend_numbers, U_BYTES, BYTE_OFFSET_NORM_ADDEND / U_BYTES + element, found.more)
+    if (NORM_ADDEND_TYPE != ADDEND_TYPE_NONE)
+        FETCH_NUMBERS(norm_addend_numbers, ADDEND_BYTES, BYTE_OFFSET_NORM_ADDEND / ADDEND_BYTES + element, found.more)
     return found;
 }
 
@@ -67,7 +66,7 @@ void unpack_numbers(NUMBERS words[2], uint bytes, out float values[AT_ONCE]) {
 // Adds numbers to those of A, which become what is written, and writes them.
 void add_numbers(Fetched fetched, uint element, bool writes, inout float values[AT_ONCE]) {
     float more[AT_ONCE];
-    unpack_numbers(fetched.more, NORM_ADDEND_TYPE == ADDEND_TYPE_OUTPUT ? T_BYTES : U_BYTES, more);
+    unpack_numbers(fetched.more, ADDEND_BYTES, more);
     [[unroll]] for (uint e = 0; e < AT_ONCE; ++e) values[e] += more[e];
     NUMBERS found[U_BYTES / 2];
     [[unroll]] for (uint w = 0; w < U_BYTES / 2; ++w)

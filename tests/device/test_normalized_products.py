@@ -55,8 +55,9 @@ class Made:
     """A product, with its inputs by field and its outputs."""
 
     def __init__(self, row: Row, rows: int, depth: int, columns: int, kind: str, gate: Gate) -> None:
-        """``kind``: of the stream and of the rest, as "32 16"."""
-        wide, narrow = (F32 if bits == "32" else F16 for bits in kind.split())
+        """``kind``: of the stream, of the rest, and of what is added where that is another, as "32 16"."""
+        wide, narrow, *others = (F32 if bits == "32" else F16 for bits in kind.split())
+        (added,) = others or (narrow,)
         rng = np.random.default_rng(1)
 
         def normal(data_type: TensorDataType, *sizes: int) -> Array:
@@ -75,7 +76,7 @@ class Made:
             sizes = (columns, depth) if is_turned else (depth, columns)
             self.arrays |= {"b_tensor": normal(narrow, *sizes), "bias_tensor": None if gate else normal(narrow, columns)}
             attributes["trans_b"] = MatrixTransform(int(is_turned))
-        self.arrays |= {"norm_addend_tensor": normal(narrow, rows, depth), "norm_scale_tensor": normal(wide, depth)}
+        self.arrays |= {"norm_addend_tensor": normal(added, rows, depth), "norm_scale_tensor": normal(wide, depth)}
         fields = [spec.name for spec in row.fields if spec.kind.is_input]
         self.inputs = [None if (own := self.arrays.get(name)) is None else placed(own) for name in fields]
         self.outputs = [
@@ -101,7 +102,8 @@ class Made:
 
 BOTH = pytest.mark.parametrize("row", [NormalizedBlockGemm, NormalizedGemm])
 KINDS = pytest.mark.parametrize(
-    "kind", ["32 16", pytest.param("32 32", marks=pytest.mark.full), pytest.param("16 16", marks=pytest.mark.full)]
+    "kind",
+    ["32 16", "32 32 16", pytest.param("32 32", marks=pytest.mark.full), pytest.param("16 16", marks=pytest.mark.full)],
 )
 
 

@@ -25,8 +25,14 @@ F32, F16 = np.float32, np.float16
 @pytest.mark.parametrize("rule", ["held", "twice"])
 @pytest.mark.parametrize(
     ("sizes", "kind", "addend_kind", "scaled"),
-    [((2, 3, 64), (F32, F16), F16, True), ((5, 33), (F32, F32), F32, True), ((1, 2, 2, 8), (F16, F16), None, False)],
-    ids=["stream of floats, rows of halves", "odd rows", "heads"],
+    [
+        ((2, 3, 64), (F32, F16), F16, True),
+        ((5, 33), (F32, F32), F32, True),
+        ((1, 2, 2, 8), (F16, F16), None, False),
+        ((2, 3, 64), (F32, F32), F16, True),
+        ((2, 33), (F32, F32), F16, True),
+    ],
+    ids=["stream of floats, rows of halves", "odd rows", "heads", "halves are added", "halves are added to odd rows"],
 )
 def test_agrees_with_float64(
     device: dmlvk.Device, rule: str, sizes: tuple[int, ...], kind: Any, addend_kind: Any, scaled: bool
@@ -69,6 +75,7 @@ def test_agrees_with_float64(
     ("field", "tensor"),
     [
         ("addend_tensor", TensorDesc(TensorDataType.FLOAT32, (2, 5))),
+        ("addend_tensor", TensorDesc(TensorDataType.INT8, (2, 4))),
         ("scale_tensor", TensorDesc(TensorDataType.FLOAT32, (2,))),
         ("sum_tensor", TensorDesc(TensorDataType.FLOAT16, (2, 4))),
     ],

@@ -266,10 +266,7 @@ class Network:
         # Products with blocks take any rows: FLOAT32 here, where every bit may decide which token is the best. Where
         # layers are FLOAT16, matrices may multiply many rows of them.
         exact = _F32 if self._weights[f"{output}.weight"].format else self._data_type
-        addend = sums.addend
-        if addend and addend.desc.data_type not in (sums.x.desc.data_type, exact):
-            addend = _cast(steps, addend, _F32)
-        x, _ = self._normalised(steps, _Sums(sums.x, addend), "output_norm", exact)
+        x, _ = self._normalised(steps, sums, "output_norm", exact)
         logits = self._product(steps, x, output)
         if cap := self._config.output_softcap:
             logits = _cast(steps, logits, _F32)

@@ -101,7 +101,9 @@ def _addend_type(desc: RootMeanSquare) -> AddendType:
     addend = desc.addend_tensor
     if addend is None:
         return AddendType.NONE
-    return AddendType.OUTPUT if addend.data_type is desc.tensor("output_tensor").data_type else AddendType.INPUT
+    if addend.data_type is desc.tensor("output_tensor").data_type:
+        return AddendType.OUTPUT
+    return AddendType.INPUT if addend.data_type is desc.tensor("input_tensor").data_type else AddendType.HALF
 
 
 def _rows(desc: RootMeanSquare, problem: RootMeanSquareProblem, caps: Capabilities, *, held: bool) -> Plan:

@@ -9,11 +9,12 @@ from dmlvk.kernels.common.terms import FLOATS, SUBGROUP_SUMS
 
 
 class AddendType(enum.IntEnum):
-    """Which tensor has the type of what is added."""
+    """Which tensor has the type of what is added, or that it is FLOAT16 where neither is."""
 
     NONE = 0
     OUTPUT = 1
     INPUT = 2
+    HALF = 3
 
 
 ROWS: tuple[KernelSpec, ...] = (

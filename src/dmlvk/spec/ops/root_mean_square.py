@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from dmlvk.spec import constraints as _c
 from dmlvk.spec import schema as _s
+from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.tensor import TensorDesc
 
 _INPUT, _ADDEND, _SCALE, _SUM = "input_tensor", "addend_tensor", "scale_tensor", "sum_tensor"
 _NORM_ADDEND, _NORM_SCALE = "norm_addend_tensor", "norm_scale_tensor"
 
 
-@_c.constraint("addend_type", "must have the type of input or output")
+def _of_a_known_type(desc: _s.OperatorDesc, name: str) -> _s.Violation | None:
+    allowed = desc.tensor(_INPUT).data_type, desc.tensor("output_tensor").data_type, TensorDataType.FLOAT16
+    addend: TensorDesc | None = getattr(desc, name)
+    return None if addend is None or addend.data_type in allowed else _s.Violation(name, addend.data_type, allowed)
+
+
+@_c.constraint("addend_type", "must have the type of input or output, or be FLOAT16")
 def _addend_type(desc: RootMeanSquare) -> _s.Violation | None:
-    allowed = desc.tensor(_INPUT).data_type, desc.tensor("output_tensor").data_type
-    addend = desc.addend_tensor
-    return None if addend is None or addend.data_type in allowed else _s.Violation(_ADDEND, addend.data_type, allowed)
+    return _of_a_known_type(desc, _ADDEND)
 
 
 @_c.constraint("scale_sizes", "must be a number for each element of a row")
@@ -23,11 +28,9 @@ def _scale_sizes(desc: RootMeanSquare) -> _s.Violation | None:
     return None if scale is None or scale.sizes == wanted else _s.Violation(_SCALE, scale.sizes, wanted)
 
 
-@_c.constraint("norm_addend_type", "must have the type of input or output")
+@_c.constraint("norm_addend_type", "must have the type of input or output, or be FLOAT16")
 def _norm_addend_type(desc: _s.OperatorDesc) -> _s.Violation | None:
-    allowed = desc.tensor(_INPUT).data_type, desc.tensor("output_tensor").data_type
-    addend: TensorDesc | None = getattr(desc, _NORM_ADDEND)
-    return None if addend is None or addend.data_type in allowed else _s.Violation(_NORM_ADDEND, addend.data_type, allowed)
+    return _of_a_known_type(desc, _NORM_ADDEND)
 
 
 @_c.constraint("norm_scale_sizes", "must be a number for each element of a row")
@@ -74,7 +77,7 @@ class RootMeanSquare(
     A row is the last dimension. The sum is rounded to its type first. What is added up and divided is float32. What a
     language model's layers hand on may so be FLOAT32, and what they compute with FLOAT16.
 
-    addend_tensor: Of the input's or the output's type; without, the input is normalized.
+    addend_tensor: Of the input's or the output's type, or FLOAT16; without, the input is normalized.
     scale_tensor: {width}; of the input's type, as the sum is.
     """
 

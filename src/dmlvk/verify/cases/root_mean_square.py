@@ -15,6 +15,7 @@ def _case(
     scale: bool = False,
     total: bool = False,
     output: T | None = None,
+    added: T | None = None,
     only: tuple[T, ...] = (),
     quick: bool = False,
 ) -> Case:
@@ -22,6 +23,7 @@ def _case(
     inputs |= {"scale_tensor": sizes[-1:]} if scale else {}
     outputs = {"output_tensor": sizes} | ({"sum_tensor": sizes} if total else {})
     types = {} if output is None else {"addend_tensor": output, "output_tensor": output}
+    types |= {} if added is None else {"addend_tensor": added}
     return Case(name, inputs, {"epsilon": 1e-5}, outputs, types, only=only, quick=quick)
 
 
@@ -35,6 +37,8 @@ CASES = (
             _case("rows of quads", (3, 7, 128), scale=True, quick=True),
             _case("long rows", (2, 3001), addend=True, total=True),
             _case("rows of halves", (2, 3, 64), addend=True, scale=True, total=True, output=T.FLOAT16, only=(T.FLOAT32,)),
+            _case("halves are added", (3, 64), addend=True, scale=True, total=True, added=T.FLOAT16, only=(T.FLOAT32,)),
+            _case("halves are added to odd rows", (3, 33), addend=True, added=T.FLOAT16, only=(T.FLOAT32,)),
         ),
     ),
 )

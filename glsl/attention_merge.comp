@@ -4,6 +4,8 @@
 //
 // Bindings: PARTIALS read, as attention_tiles leaves them: sums by part, (batch entry, head of keys), row and column, and behind them a peak and a
 // sum of weights for each part and row; Y written. Strides of Y are those of include/attention.glsl.
+// Parts are added in order, so the same bits come out every time. What was summed up is brought to a higher peak where the next parts have one:
+// each part is read once, PARTS_TOGETHER on their way together.
 // Grid: folded into x and y, `count` elements of y.
 
 #include "tensor.glsl"
@@ -12,9 +14,11 @@
 layout(set = 0, binding = BINDING_PARTIALS, std430) readonly buffer Partials { float partials[]; };
 layout(set = 0, binding = BINDING_Y, std430) writeonly buffer Y { T y[]; };
 
-// A column of one of so many rows. Parts are added in order, so the same bits come out every time. What was summed up is brought to a higher
-// peak where the next parts have one: each part is read once, PARTS_TOGETHER on their way together.
-float merged(uint row, uint rows, uint column, uint parts) {
+void main() {
+    if (beyond(p.count)) return;
+    const uint column = linear_invocation() % p.value_size;
+    const uint row = linear_invocation() / p.value_size;
+    const uint rows = p.count / p.value_size, parts = p.parts;
     float highest = -INFINITY, sum = 0.0, weights = 0.0;
     for (uint first = 0; first < parts; first += PARTS_TOGETHER) {
         vec2 ends[PARTS_TOGETHER];
@@ -38,18 +42,11 @@ float merged(uint row, uint rows, uint column, uint parts) {
             sum = fma(factor, there ? sums[i] : 0.0, sum);
         }
     }
-    return weights == 0.0 ? 0.0 : sum / weights;
-}
-
-void main() {
-    if (beyond(p.count)) return;
-    const uint column = linear_invocation() % p.value_size;
-    const uint row = linear_invocation() / p.value_size;
     const uint head_row = row / GROUP;
     const uint s = head_row % p.queries;
     const uint key_head = head_row / p.queries % p.key_heads;
     const uint entry = head_row / p.queries / p.key_heads;
     const uint head = key_head * GROUP + row % GROUP;
     const uint element = entry * p.y_strides[0] + s * p.y_strides[1] + head * p.y_strides[2] + column * p.y_strides[3];
-    y[BYTE_OFFSET_Y / T_BYTES + element] = T(merged(row, p.count / p.value_size, column, p.parts));
+    y[BYTE_OFFSET_Y / T_BYTES + element] = T(weights == 0.0 ? 0.0 : sum / weights);
 }

@@ -750,6 +750,7 @@ void bind_device(nb::module_& module) {
              "push_bytes"_a, "constants"_a = nb::make_tuple(), "subgroup_size"_a = 0, "inspected"_a = false)
         .def("upload", &upload, "buffer"_a, "offset"_a, "data"_a)
         .def("download", &download, "buffer"_a, "offset"_a, "out"_a)
+        .def_prop_ro("most_pending_bytes", [](const Device&) { return Downloader::Download::most_at_once(); })
         .def("begin_download", &begin_download, "buffer"_a, "offset"_a, "out"_a, nb::rv_policy::take_ownership)
         .def(
             "launches",

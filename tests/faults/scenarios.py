@@ -465,7 +465,7 @@ class StepDecoder(Scenario):
     def work(self) -> list[np.ndarray]:
         decoder, greedy = self.decoder, [Sampling()]
         (logits,) = decoder.feed([[3, 1, 4]])
-        return [logits, decoder.step(greedy, [5]), decoder.step(greedy), decoder.steps(greedy, 2)]
+        return [logits, decoder.step(greedy, [5]), decoder.step(greedy), decoder.begin_steps(greedy, 2).tokens()]
 
     def again(self) -> list[np.ndarray]:
         """From an empty cache, and from where a prompt has ended."""

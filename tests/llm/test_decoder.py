@@ -288,10 +288,10 @@ def test_steps_without_the_host_are_steps(device: dmlvk.Device, llama: Weights) 
         decoder.step([GREEDY, warm, None], [1, 2, 3])
     for count in (2, 5, 3):
         expected += [one.step([GREEDY, warm, None])[:2].tolist() for _ in range(count)]
-        found += many.steps([GREEDY, warm, None], count)[:, :2].tolist()
+        found += many.begin_steps([GREEDY, warm, None], count).tokens()[:, :2].tolist()
     assert found == expected and one.lengths == many.lengths == [15, 20, 2]
     with pytest.raises(dmlvk.InvalidArgumentError, match="12 rows"):
-        many.steps([GREEDY, warm, None], 13)
+        many.begin_steps([GREEDY, warm, None], 13).tokens()
     assert many.lengths == one.lengths
 
 
@@ -305,7 +305,7 @@ def test_steps_may_be_begun_before_those_before_have_come(
         decoder.extend([PROMPT[:4], PROMPT[:9], PROMPT[:2]])
         decoder.step([GREEDY, warm, None], [1, 2, 3])
     counts = (2, 5, 3, 4, 1)
-    expected = [one.steps([GREEDY, warm, None], count)[:, :2].tolist() for count in counts]
+    expected = [one.begin_steps([GREEDY, warm, None], count).tokens()[:, :2].tolist() for count in counts]
     begun = []
     for number, count in enumerate(counts):
         monkeypatch.setattr("dmlvk.llm.decoder._MOST_READ", 0 if number == 3 else 1000)
@@ -315,7 +315,7 @@ def test_steps_may_be_begun_before_those_before_have_come(
     del begun
     many.begin_steps([GREEDY, warm, None], 3)
     del many, decoder
-    assert one.steps([GREEDY, warm, None], 3).shape == (3, 3)
+    assert one.begin_steps([GREEDY, warm, None], 3).tokens().shape == (3, 3)
 
 
 def test_after_steps_that_failed_everything_works(
@@ -324,9 +324,9 @@ def test_after_steps_that_failed_everything_works(
     decoder = Decoder(device, llama, capacity=32)
     decoder.extend([PROMPT[:4]])
     with pytest.raises(dmlvk.StateError, match="needs tokens"):
-        decoder.steps([GREEDY], 2)
+        decoder.begin_steps([GREEDY], 2).tokens()
     (first,) = decoder.step([GREEDY], [1])
-    expected = decoder.steps([GREEDY], 4).tolist()
+    expected = decoder.begin_steps([GREEDY], 4).tokens().tolist()
     decoder.truncate(0, 5)
     submit, left = Recording.submit, iter((True, True, False))
 
@@ -339,11 +339,11 @@ def test_after_steps_that_failed_everything_works(
     with monkeypatch.context() as patched:
         patched.setattr(Recording, "submit", failing)
         with pytest.raises(dmlvk.OutOfDeviceMemoryError):
-            decoder.steps([GREEDY], 4)
+            decoder.begin_steps([GREEDY], 4).tokens()
     assert decoder.lengths == [5]
     with pytest.raises(dmlvk.StateError, match="needs tokens"):
         decoder.step([GREEDY])
-    found = [decoder.step([GREEDY], [first])[0], *decoder.steps([GREEDY], 3)[:, 0]]
+    found = [decoder.step([GREEDY], [first])[0], *decoder.begin_steps([GREEDY], 3).tokens()[:, 0]]
     assert found == [token for (token,) in expected]
 
 

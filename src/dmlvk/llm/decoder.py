@@ -356,31 +356,18 @@ class Decoder:
         place = self._state["tokens"]
         return place.buffer.read(place.nbytes, place.offset).view(np.int32)
 
-    def steps(self, sampling: Sequence[Sampling | None], count: int) -> Tokens:
-        """As many times ``step`` without tokens: the device goes on without waiting for the host, which reads once.
+    def begin_steps(self, sampling: Sequence[Sampling | None], count: int) -> Steps:
+        """As many times ``step`` without tokens: the device goes on without waiting for the host, which takes the tokens of
+        all of them later. More steps may be begun before that. (Of the 8B shape in Q4_0 an H200 waited 0.3 ms between any
+        eight, where the host took those first.)
 
         Args:
             sampling: As of ``step``.
             count: Steps.
 
-        Returns:
-            The chosen tokens, (count, sequences).
-
         Raises:
             InvalidArgumentError: a sequence has no room for so many. Nothing has changed then.
             StateError: no step has succeeded before.
-        """
-        return self.begin_steps(sampling, count).tokens()
-
-    def begin_steps(self, sampling: Sequence[Sampling | None], count: int) -> Steps:
-        """As ``steps``, whose tokens the caller takes later. More steps may be begun before that: the device does not wait
-        for the host then. (Of the 8B shape in Q4_0 an H200 waited 0.3 ms between any eight.)
-
-        Args:
-            sampling, count: As of ``steps``.
-
-        Raises:
-            InvalidArgumentError, StateError: as ``steps``.
         """
         self._check_sampling(sampling, count)
         self._check_has_tokens()

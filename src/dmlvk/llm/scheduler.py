@@ -364,7 +364,7 @@ class Scheduler:
             if is_alone and not asks and not self._waiting:
                 self._begun = self._begin(running, begun.steps.count)
             self._tell(begun.running, begun.steps.tokens())
-            if self._begun is not None and not any(map(self._has_place, running.values())):
+            if self._begun is not None and not any(self._has(*pair) for pair in running.items()):
                 self._begun = None  # Nobody waits for these.
             count, before = begun.steps.count, max(before, self._told_at)
         else:
@@ -399,9 +399,9 @@ class Scheduler:
         self._stepped = [running.get(place) for place in places]
         return chosen[None], told
 
-    def _has_place(self, request: Request) -> bool:
-        """Whether a request has a sequence still."""
-        return any(own.request is request for own in self._sequences)
+    def _has(self, place: int, request: Request) -> bool:
+        """Whether a request has its sequence still."""
+        return self._sequences[place].request is request
 
     def _sampling(self, running: dict[int, Request]) -> list[Sampling | None]:
         places = range(len(self._sequences))
@@ -410,7 +410,7 @@ class Scheduler:
     def _tell(self, running: dict[int, Request], chosen: npt.NDArray[np.int32], told: Told | None = None) -> None:
         """Tells the requests that still have their sequences what steps have chosen."""
         for place, request in running.items():
-            if not self._has_place(request):
+            if not self._has(place, request):
                 continue
             own = self._sequences[place]
             pieces: list[Piece] = []

@@ -75,6 +75,8 @@ class Device:
     """Writes of buffers from the host so far, parameter blocks among them."""
     downloads: int
     """Reads of buffers for the host so far."""
+    most_pending_bytes: int
+    """The most bytes of begin_download."""
 
     def allocate(self, nbytes: int, purpose: int = 0, exported: bool = False) -> Buffer:
         """Device-local storage, sub-allocated from pooled blocks, contents undefined. nbytes > 0. purpose: which member of
@@ -108,7 +110,8 @@ class Device:
         """Fills the contiguous writable ``out``, after everything submitted before."""
 
     def begin_download(self, buffer: Buffer, offset: int, out: BufferProtocol) -> PendingDownload:
-        """Asks for what ``download`` fills ``out`` with, and returns at once. ValueError for more than 8 MiB."""
+        """Asks for what ``download`` fills ``out`` with, and returns at once. ValueError for more than
+        most_pending_bytes."""
 
     def launches(
         self, alignment: int, launches: Sequence[tuple[Kernel | None, int, Sequence[tuple[int, int]], bool]]

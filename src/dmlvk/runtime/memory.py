@@ -45,10 +45,6 @@ class BufferOwner(Protocol):
     def create_buffer(self, size_in_bytes: int, *, purpose: Purpose = ...) -> Buffer: ...
 
 
-_MOST_BEGUN = 8 << 20
-"""Most bytes of a read that is only begun."""
-
-
 @dataclass(frozen=True)
 class PendingRead:
     """Bytes on their way to the host."""
@@ -179,14 +175,15 @@ class Buffer:
         return out
 
     def begin_read(self, size_in_bytes: int, offset: int = 0) -> PendingRead:
-        """As ``read``, of at most 8 MiB, which are asked for now and taken later: the device brings them meanwhile.
+        """As ``read``, of a few MiB at most, which are asked for now and taken later: the device brings them meanwhile.
 
         Raises:
             InvalidArgumentError: a range that leaves the buffer, or is empty or too large.
         """
         self._check_range(offset, size_in_bytes)
-        if not 0 < size_in_bytes <= _MOST_BEGUN:
-            raise InvalidArgumentError(f"must be 1 to {_MOST_BEGUN}", field="size_in_bytes", value=size_in_bytes)
+        most = self.device.native.most_pending_bytes
+        if not 0 < size_in_bytes <= most:
+            raise InvalidArgumentError(f"must be 1 to {most}", field="size_in_bytes", value=size_in_bytes)
         out = np.empty(size_in_bytes, np.uint8)
         return PendingRead(self.device.native.begin_download(self._native, offset, out), out)
 

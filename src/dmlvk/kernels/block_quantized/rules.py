@@ -232,10 +232,11 @@ def _one_for_each_processor(problem: BlockProblem, quads: int, halves: int, caps
     large, or nobody knows how many processors there are.
 
     Measured on an H200 (driver 580, 2026-11-28) with a token's products of the 8B shape in Q4_0, us between timestamps,
-    beside two to four workgroups a processor: 9.2 instead of 11.0, 8.1 of 8.7, 23.7 of 25.8, 14.0 of 15.5. One workgroup
-    more than there are processors took the third from 24 to 34. With more words of a quad it does not pay: with a gate 28.1
-    of 27.9 in Q4_1, 33 of 28 in Q4_K, 58 of 41 in Q6_K, 62 of 36 in Q8_0; without one 10.1 of 11.7, 8.5 of 9.2 and 15.2 of
-    16.9 in Q4_1, 12.0 of 11.5, 8.7 of 9.2 and 15.5 of 17.1 in Q4_K, 12.7 of 13.1, 11.5 of 10.2 and 25 of 21 in Q8_0.
+    beside two to four workgroups a processor: 9.4 instead of 11.0, 8.2 of 8.7, 24.1 of 25.8, 14.0 of 15.5, while a gate's
+    halves were loaded in turns. One workgroup more than there are processors took the third from 24 to 34. With more words
+    of a quad it does not pay: with a gate 28.1 of 27.9 in Q4_1, 33 of 28 in Q4_K, 58 of 41 in Q6_K, 62 of 36 in Q8_0;
+    without one 10.1 of 11.7, 8.5 of 9.2 and 15.2 of 16.9 in Q4_1, 12.0 of 11.5, 8.7 of 9.2 and 15.5 of 17.1 in Q4_K, 12.7
+    of 13.1, 11.5 of 10.2 and 25 of 21 in Q8_0.
     """
     if not caps.model.is_known("processors") or not problem.is_half or problem.quad_words > _ALONE_WORDS[halves - 1]:
         return None

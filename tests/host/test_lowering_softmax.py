@@ -12,7 +12,7 @@ from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.registry import LOWERINGS
 from dmlvk.kernels.common.rule import choose
 from dmlvk.kernels.lowering import lower, newest, possible_rules
-from dmlvk.kernels.softmax.rules import SOFTMAX, SOFTMAX_HELD_ALONE, SoftmaxProblem, SoftmaxUnit
+from dmlvk.kernels.softmax.rules import SOFTMAX, SOFTMAX_HELD_ALONE, SOFTMAX_HELD_BY_ALL, SoftmaxProblem, SoftmaxUnit
 from dmlvk.spec import ops
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.tensor import TensorDesc
@@ -97,8 +97,26 @@ def test_workgroups_cover_rows_on_every_device(caps: Capabilities) -> None:
                     if rule == "whole":
                         assert lanes * constants["UNITS"] >= problem.row_units
                         registers = constants["UNITS"] * problem.unit_elements // (1 + constants.get("PACKED", 0))
-                        alone = lanes == local == 1024 and not problem.side_by_side
-                        assert constants["UNITS"] <= problem.units_held or (alone and registers <= SOFTMAX_HELD_ALONE)
+                        alone = lanes == local and lanes in (512, 1024) and not problem.side_by_side
+                        most = SOFTMAX_HELD_BY_ALL if lanes == 1024 else 2 * SOFTMAX_HELD_ALONE
+                        assert constants["UNITS"] <= problem.units_held or (alone and registers <= most)
+
+
+@pytest.mark.parametrize(
+    ("data_type", "size", "lanes", "units"),
+    [
+        (FLOAT32, 45056, 1024, 11),
+        (FLOAT32, 45057, 512, 23),
+        (FLOAT32, 53248, 512, 26),
+        (FLOAT16, 90112, 1024, 11),
+        (FLOAT16, 98304, 512, 24),
+    ],
+)
+def test_rows_of_many_registers_have_half_the_invocations(data_type: Any, size: int, lanes: int, units: int) -> None:
+    caps = dataclasses.replace(GPU, features=GPU.features | {"storage16"})
+    (dispatch,) = lower(softmax((2000, size), (1,), data_type), caps, force="whole").dispatches
+    constants = dict(dispatch.kernel.constants)
+    assert (constants["LOCAL_SIZE_X"], constants["LANES"], constants["UNITS"]) == (lanes, lanes, units)
 
 
 def test_split_rows_keep_to_the_temporary_memory() -> None:

@@ -13,7 +13,14 @@ from dmlvk.kernels.common.plan import Dispatch, Launch, Plan, Range, Source, inp
 from dmlvk.kernels.common.registry import register, subgroup_features
 from dmlvk.kernels.common.shapes import WORD_BITS, Coalesced, coalesce, divisors, linear_grid, power_of_two
 from dmlvk.kernels.softmax.manifest import OrZero
-from dmlvk.kernels.softmax.rules import LEAST_ANYWHERE, SOFTMAX, SOFTMAX_HELD, SoftmaxProblem, SoftmaxUnit
+from dmlvk.kernels.softmax.rules import (
+    LEAST_ANYWHERE,
+    SOFTMAX,
+    SOFTMAX_HELD,
+    SOFTMAX_HELD_BY_ALL,
+    SoftmaxProblem,
+    SoftmaxUnit,
+)
 from dmlvk.spec import ops
 from dmlvk.spec.ops.activation import SoftmaxOrZero
 from dmlvk.spec.tensor import TensorDesc, element_bits
@@ -103,8 +110,7 @@ def _shape(problem: SoftmaxProblem, caps: Capabilities, *, whole: bool) -> _Shap
     """Every number of the schedules: how a group of rows and its neighbours are shared out."""
     most = problem.most_invocations(caps)
     if whole and not problem.is_short(caps):
-        units = -(-problem.row_units // most)
-        return _Shape(most, most, 1, units, packed=problem.may_be_packed)
+        return _shape_alone(problem, most)
     if caps.is_cpu:
         return _cpu_shape(problem, most, whole=whole)
     units = problem.units_held if whole else max(SOFTMAX_HELD // 2 // problem.unit_elements, 1)
@@ -129,6 +135,15 @@ def _shape(problem: SoftmaxProblem, caps: Capabilities, *, whole: bool) -> _Shap
         columns = min(max(columns, 128 // lanes), most // lanes, power_of_two(problem.groups))
         invocations = lanes * columns
     return _Shape(invocations, lanes, columns, power_of_two(-(-problem.row_units // lanes)) if whole else units)
+
+
+def _shape_alone(problem: SoftmaxProblem, most: int) -> _Shape:
+    """A workgroup for each row, which has a processor for itself."""
+    packed = problem.may_be_packed
+    registers = problem.unit_elements // (2 if packed else 1)
+    if -(-problem.row_units // most) * registers > SOFTMAX_HELD_BY_ALL:
+        most //= 2
+    return _Shape(most, most, 1, -(-problem.row_units // most), packed=packed)
 
 
 def _cpu_shape(problem: SoftmaxProblem, most: int, *, whole: bool) -> _Shape:

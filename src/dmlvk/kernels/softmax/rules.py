@@ -26,6 +26,12 @@ the device likes. H200, 8x1000x64x64 over the channels in float16: 98 us, 206 wi
 SOFTMAX_HELD_ALONE = 52
 """Registers for elements that an invocation has at most where a row has a workgroup of 1024, and so a processor, for itself:
 64 less what else it needs."""
+SOFTMAX_HELD_BY_ALL = 44
+"""Those up to which that is the faster way. Of more, some spill, and half as many invocations have twice the registers each.
+H200 (driver 580, 2026-11-28), 2048 rows in us by 1024 and by 512: of float32 40,000 187 and 219, 45,056 (44 registers) 209
+and 225, 49,152 (48) 241 and 238, 50,257 297 and 239; of float16 81,920 (40) 187 and 191, 90,112 (44) 207 and 207, 98,304
+(48) 244 and 225, 106,496 337 and 271. A workgroup that takes rows in turns, and loads one while it stores the one before,
+was faster for float16 from a word on (4096x50000 in 235, else 255), and slower for others."""
 _WHOLE_PROCESSOR = 1024
 """Invocations of a workgroup that has a processor's registers for itself."""
 LEAST_ANYWHERE = 24
@@ -104,7 +110,7 @@ SOFTMAX = (
         possible=lambda problem, caps: problem.fits_in_registers(caps),
         because="rows fit into the registers of a workgroup: one read and one write of each byte. H200, 16384x8192 in "
         "float32: 4061 GB/s. Longer ones take all registers of a processor, where there are enough rows to give each "
-        "processor one: 4096x50000 in 522 us in float32 and 264 in float16, 621 and 303 in two reads",
+        "processor one: 4096x50000 in 468 us in float32 and 255 in float16, 621 and 303 in two reads",
     ),
     Rule(
         "looped",

@@ -70,6 +70,29 @@ _BETWEEN = (
     CooperativeTile(64, 64, 64, 32, 32),
 )
 """Further tiles, of which the model says where they are the best."""
+
+
+class FewRowsTile(NamedTuple):
+    """A tile for products of few rows, and the workgroups of it that a processor takes at a time."""
+
+    tile: CooperativeTile
+    resident: int
+
+
+_FEW_ROWS_TILES = (
+    FewRowsTile(CooperativeTile(16, 64, 128, 16, 16, spread=0), 4),
+    FewRowsTile(CooperativeTile(32, 64, 128, 16, 32), 2),
+    FewRowsTile(CooperativeTile(64, 64, 128, 32, 32), 2),
+)
+"""For products whose rows one of them covers. They wait for memory, so that as many workgroups read as there is room for,
+but no more: what begins when others have ended reads alone. H200 (driver 580, 2026-11-28), float16 weights that were in no
+cache, us so and as the fewest workgroups that give each processor one or two: 16 x 4096 of depth 4096 15 (17), of 14336 34
+(39), 16 x 6144 of 4096 20 (32), 16 x 16384 of 16384 129 (149); 32 x 4096 of 4096 17 (30), of 14336 40 (95); 64 x 4096 of
+4096 19 (31), of 14336 47 (99), 64 x 14336 of 4096 48 (74). The same with transposed weights."""
+_FEW_ROWS_ROUNDS = 16
+"""The fewest rounds of such a product: 16 x 1024 of depth 1024, which has 8, takes 7.1 us whole and 7.8 in two parts."""
+_FEW_ROWS_PART_ROUNDS = 4
+"""The fewest rounds of one of its parts: 16 x 768 of depth 3072 takes 9.8 us in 6 parts, 10.9 in 4 and 12.5 in 3."""
 _WIDEST_ALONG_DEPTH = 128
 _CPU_TILE = CooperativeTile(16, 32, 16, 8, 16)
 """Small, because a CPU's driver takes long to compile a large one's unrolled loops; no rule chooses it
@@ -165,11 +188,14 @@ def parted_tile(
 ) -> tuple[CooperativeTile, int]:
     """The tile for a product that may be split along the depth, and into how many parts it then is.
 
-    The fastest by the device's model where it knows the rate of matrices and the product has more than 64 rows, which
-    bounds it by arithmetic: few large tiles in parts are faster than more smaller ones. H100, 256x4096 of depth 14336 in
-    100 us with 64 tiles of 128x128 in four parts, in 113 with 32 of 128x256; 1576x768 of depth 768 in 13 with 102 tiles of
-    96x128, in 18 with 150 of 64x128.
+    Few rows that have a tile of their own have parts that fill the device once. Of others it is the fastest by the device's
+    model, where that knows the rate of matrices and the product has more than 64 rows, which bounds it by arithmetic: few
+    large tiles in parts are faster than more smaller ones. H100, 256x4096 of depth 14336 in 100 us with 64 tiles of 128x128
+    in four parts, in 113 with 32 of 128x256; 1576x768 of depth 768 in 13 with 102 tiles of 96x128, in 18 with 150 of 64x128.
     """
+    few = decided(_few_rows_parts, caps, rows, columns, depth, matrices)
+    if few is not None:
+        return CooperativeTile(*few[0]), few[1]
     second = SecondFactor.ALONG_DEPTH if b_along_depth else SecondFactor.ACROSS_DEPTH
     chosen = fastest_parts(rows, columns, depth, matrices, caps, second)
     if chosen is not None:
@@ -177,8 +203,24 @@ def parted_tile(
     tile = cooperative_tile(rows, columns, matrices, caps, b_along_depth=b_along_depth)
     workgroups = tile.tiles(rows, columns) * matrices
     to_fill = caps.model.workgroups(1)  # a workgroup of cooperative matrices is a whole processor's
-    few = 2 * workgroups <= to_fill
-    return tile, min(to_fill * 2 // workgroups, -(-depth // tile.depth) // _PART_ROUNDS) if few else 1
+    if 2 * workgroups > to_fill:
+        return tile, 1
+    return tile, min(to_fill * 2 // workgroups, -(-depth // tile.depth) // _PART_ROUNDS)
+
+
+def _few_rows_parts(
+    caps: Capabilities, rows: int, columns: int, depth: int, matrices: int
+) -> tuple[tuple[int, ...], int] | None:
+    """The smallest tile that has all of a product's few rows, and into how many parts the product is split; None where there
+    is no such tile, where the device has no room for all of its workgroups at once, and for short sums."""
+    found = next((row for row in _FEW_ROWS_TILES if rows <= row.tile.rows), None)
+    if caps.is_cpu or found is None or not _fitting(caps, (found.tile,)):
+        return None
+    most = found.resident * caps.model.processors // (found.tile.tiles(rows, columns) * matrices)
+    rounds = -(-depth // found.tile.depth)
+    if most == 0 or rounds < _FEW_ROWS_ROUNDS:
+        return None
+    return tuple(found.tile), min(most, rounds // _FEW_ROWS_PART_ROUNDS)
 
 
 def fastest_parts(

@@ -94,7 +94,7 @@ GEMM = (
         when=lambda problem, caps: matrices_pay(caps, "float16") and problem.columns >= 16 and problem.depth >= 16,
         possible=_cooperative,
         because="float16 or bfloat16 factors, or float32 ones that may be rounded, on a device with such matrices: on an "
-        "H200 331 TFLOP/s at 4096^3, where tiles have 46 in float32, and 155 at 1024^3; 16x16384 of depth 16384 at 3.6 TB/s",
+        "H200 331 TFLOP/s at 4096^3, where tiles have 46 in float32, and 155 at 1024^3; 16x16384 of depth 16384 at 4.2 TB/s",
     ),
     Rule(
         "split",

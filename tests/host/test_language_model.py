@@ -106,10 +106,15 @@ def test_an_answer_ends_with_the_capacity() -> None:
 def test_what_is_refused() -> None:
     own, decoder = model("abcdefgh", capacity=6)
     mixed: Any = ["a"]
+    parts: Any = [1.5]
+    nothing: Any = None
     for words, field in (
         (lambda: own.generate("1234567"), "prompt"),
         (lambda: own.generate(""), "prompt"),
         (lambda: own.generate([258]), "prompt"),
+        (lambda: own.generate(parts), "prompt"),
+        (lambda: own.generate(nothing), "prompt"),
+        (lambda: own.generate(b"abc"), "prompt"),
         (lambda: own.generate("a", 0), "max_new_tokens"),
         (lambda: own.generate("a", stop=[""]), "stop"),
         (lambda: own.generate([1], stop=mixed), "stop"),

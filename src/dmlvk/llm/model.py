@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast, overload
@@ -286,7 +287,7 @@ class Model:
     # -- what is to be done
 
     def _tokens(self, prompt: Prompt) -> list[int]:
-        tokens = self.tokenizer.encode(prompt) if isinstance(prompt, str) else [int(token) for token in prompt]
+        tokens = self.tokenizer.encode(prompt) if isinstance(prompt, str) else _whole_numbers(prompt)
         if not 1 <= len(tokens) <= self.capacity:
             rule = f"must have 1 to {self.capacity} tokens, the capacity that the model was loaded with"
             raise InvalidArgumentError(rule, field="prompt", value=len(tokens))
@@ -375,6 +376,18 @@ class Model:
         for request in self._requests:
             request.cancel()
         self._requests = []
+
+
+def _whole_numbers(prompt: Sequence[int]) -> list[int]:
+    if isinstance(prompt, bytes) or not isinstance(prompt, Iterable):
+        raise InvalidArgumentError("must be text or a list of tokens", field="prompt", value=prompt)
+    tokens = []
+    for token in prompt:
+        try:
+            tokens.append(operator.index(token))
+        except TypeError:
+            raise InvalidArgumentError("must be tokens, whole numbers", field="prompt", value=token) from None
+    return tokens
 
 
 def _taker(made: deque[tuple[int, Update]], index: int) -> Callable[[Update], None]:

@@ -20,6 +20,8 @@ inline void record_work_barrier(const DeviceTable& vk, VkCommandBuffer commands)
 
 /// Orders dispatches recorded before with those after, and makes what the former wrote visible to storage buffers of the
 /// latter. Neither copies nor parameter blocks are ordered.
+/// Narrower ones save nothing: of 1000 dispatches on an H200 (driver 580, 2026-11-28) each takes 2.20 to 2.27 us behind this
+/// barrier, 2.26 with accesses of storage buffers alone (vkCmdPipelineBarrier2), and 2.16 behind one without any access.
 inline void record_storage_barrier(const DeviceTable& vk, VkCommandBuffer commands) {
     VkMemoryBarrier barrier{VK_STRUCTURE_TYPE_MEMORY_BARRIER};
     barrier.srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT;

@@ -31,7 +31,7 @@ from dmlvk_bench.zoo.command import Speed, counts, speed
 README = performance_page.ROOT / "README.md"
 PICTURE = performance_page.ROOT / "docs/images/networks.svg"
 MARKS = ("<!-- python tools/write_readme.py writes this -->\n", "<!-- up to here -->\n")
-LANGUAGE = performance_page.ROOT / "bench/results/h100-llm.json"
+LANGUAGE = performance_page.ROOT / "bench/results/h200-llm.json"
 HALVES = ("GEMM depth 4096 FLOAT16 4096x4096", "GEMM depth 8192 FLOAT16 8192x8192")
 ATTENTION = "attention FLOAT16 b8 h32 q4096 k4096 d128"
 
@@ -52,7 +52,7 @@ other makers' GPUs in the same package | eager: {eager}. As a CUDA graph: {graph
 | ncnn | processors and Vulkan GPUs, phones too | a small C++ library, networks in its own format | \
 ONNX files as they are | not measured there; `python -m dmlvk bench --against ncnn` does on your device |
 | llama.cpp | processors and most GPUs | language models as GGUF files, weights of few bits, a server | \
-other networks | [language models]({language}) of 1 to 8 billion random weights, on an H100: {llama} |
+other networks | [language models]({language}) of 1 and 8 billion random weights: {llama} |
 """
 
 

@@ -18,6 +18,11 @@ is not kept). Two steps ahead spill
 the loads' place (362 to 391). To lay out both factors is to read and write them once more, by the bandwidth 45 us at 4096
 and 180 at 8192, so 340 and 384 would be left of it. Rows of the factors as they are, 8 at a time in 64 bytes, meet in
 banks of that cache: 287 out of it.
+
+On an H200 (driver 580, 2026-11-28, Gemm's kernel changed), both factors so reached 345 at 4096 in tiles of 64 x 256, and 337
+to 342 in those of 128 x 128, however matrices followed each other; at 8192 355. One factor so, and the other through shared
+memory as now, was slower: 337 in tiles of 64 x 256, whose subgroups share no columns, 192 to 275 in those of 128 x 256 and
+128 x 128, where each barrier seems to wait for the matrices of the next step, too.
 """
 
 from __future__ import annotations

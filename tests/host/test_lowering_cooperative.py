@@ -261,6 +261,20 @@ def test_few_tiles_are_large_and_in_parts(
     assert (tile.rows, tile.columns, parts) == cover
 
 
+@pytest.mark.parametrize(
+    ("rows", "columns", "depth", "matrices", "tile_depth", "parts"),
+    [(128, 3072, 768, 1, 128, 1), (128, 768, 3072, 1, 128, 4), (128, 3072, 128, 1, 64, 1), (695, 192, 768, 12, 64, 1)],
+)
+def test_few_workgroups_wait_for_memory_half_as_often(
+    rows: int, columns: int, depth: int, matrices: int, tile_depth: int, parts: int
+) -> None:
+    """Those of BERT; a short sum, and more than two workgroups for each processor, keep the shallow tile."""
+    chosen = parted_tile(rows, columns, depth, matrices, GPU, b_along_depth=False)
+    assert chosen == ((64, 64, tile_depth, 32, 32, 1, 1), parts)
+    little = dataclasses.replace(GPU, shared_memory_bytes=32 << 10)
+    assert parted_tile(rows, columns, depth, matrices, little, b_along_depth=False)[0].depth == 64
+
+
 def test_parts_have_rounds_enough() -> None:
     for depth in (64, 512, 1024, 4096):
         tile, parts = parted_tile(128, 512, depth, 1, GPU, b_along_depth=False)

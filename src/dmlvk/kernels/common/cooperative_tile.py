@@ -51,6 +51,15 @@ class CooperativeTile(NamedTuple):
         return -(-rows // self.rows) * -(-columns // self.columns)
 
 
+_SQUARE, _DEEP_SQUARE = CooperativeTile(64, 64, 64, 32, 32), CooperativeTile(64, 64, 128, 32, 32)
+"""The second waits for memory half as often, and stands for the first where workgroups are few: H200 (driver 580,
+2026-11-28), 32 and 64 rows of float16 and weights that were in no cache, us with the first and the second: 64 x 3072 of
+depth 768, 48 workgroups, 12.6 and 9.2; 64 x 4096 of 4096, 64 of them, 51.6 and 33.1, 128 32.0 and 23.8, 256 22.3 and 19.3,
+512 20.2 and 21.9; 64 x 14336 of 4096, 224 58.5 and 47.6, 448 53.0 and 54.4."""
+_FEW_WORKGROUPS = 2
+"""For each processor, up to which they are few."""
+_DEEP = 256
+"""The least depth that the deep tile was meant for: two rounds."""
 _TILES = (
     CooperativeTile(128, 256, 48, 64, 64, spread=2),
     CooperativeTile(128, 128, 64, 64, 64),
@@ -67,7 +76,7 @@ _BETWEEN = (
     CooperativeTile(192, 128, 64, 48, 64),
     CooperativeTile(128, 160, 64, 32, 80),
     CooperativeTile(96, 128, 64, 48, 64),
-    CooperativeTile(64, 64, 64, 32, 32),
+    _SQUARE,
 )
 """Further tiles, of which the model says where they are the best."""
 
@@ -82,7 +91,7 @@ class FewRowsTile(NamedTuple):
 _FEW_ROWS_TILES = (
     FewRowsTile(CooperativeTile(16, 64, 128, 16, 16, spread=0), 4),
     FewRowsTile(CooperativeTile(32, 64, 128, 16, 32), 2),
-    FewRowsTile(CooperativeTile(64, 64, 128, 32, 32), 2),
+    FewRowsTile(_DEEP_SQUARE, 2),
 )
 """For products whose rows one of them covers. They wait for memory, so that as many workgroups read as there is room for,
 but no more: what begins when others have ended reads alone. H200 (driver 580, 2026-11-28), float16 weights that were in no
@@ -263,6 +272,9 @@ def _fastest_parts(caps: Capabilities, second: int, sizes: tuple[int, int, int, 
     if not found:
         return None
     _, tile, parts = min(found, key=lambda choice: choice[0])
+    few = tile.tiles(rows, columns) * matrices * parts <= _FEW_WORKGROUPS * model.processors
+    if tile == _SQUARE and few and depth >= _DEEP and _fitting(caps, (_DEEP_SQUARE,)):
+        tile = _DEEP_SQUARE
     return tuple(tile), parts
 
 

@@ -9,8 +9,11 @@ FeatureSet without(FeatureSet features, const std::vector<std::string>& disabled
     for (const std::string& name : disabled) {
         features[feature_named(name)] = false;
     }
-    // The second extension builds on the first, so Vulkan refuses it alone; full subgroups likewise.
+    // An extension that builds on another one goes with it, as Vulkan refuses it alone; full subgroups likewise.
     if (!features[Feature::cooperative_matrix]) {
+        features[Feature::matrix_reductions] = false;
+    }
+    if (!features[Feature::matrix_reductions]) {
         features[Feature::cooperative_matrix2] = false;
     }
     if (!features[Feature::subgroup_size_control]) {
@@ -29,7 +32,9 @@ std::vector<const char*> extensions_for(const PhysicalDevice& physical, const Fe
     add(features[Feature::memory_budget], VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
     add(features[Feature::atomic_float], "VK_EXT_shader_atomic_float");
     add(features[Feature::cooperative_matrix], "VK_KHR_cooperative_matrix");
-    add(features[Feature::cooperative_matrix2], "VK_NV_cooperative_matrix2");
+    const bool portable = physical.has_portable_reductions;
+    add(features[Feature::matrix_reductions] && !portable, "VK_NV_cooperative_matrix2");
+    add(features[Feature::matrix_reductions] && portable, VK_EXT_COOPERATIVE_MATRIX_MAINTENANCE_1_EXTENSION_NAME);
     add(features[Feature::bfloat16], "VK_KHR_shader_bfloat16");
     add(features[Feature::executable_properties], VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME);
     add(physical.has_pipeline_robustness, VK_EXT_PIPELINE_ROBUSTNESS_EXTENSION_NAME);

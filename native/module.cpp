@@ -690,6 +690,7 @@ void bind_physical_device(nb::module_& module) {
                      })
         .def_ro("memory_bytes", &PhysicalDevice::memory_bytes)
         .def_prop_ro("features", [](const PhysicalDevice& self) { return feature_dict(self.features); })
+        .def_ro("has_portable_reductions", &PhysicalDevice::has_portable_reductions)
         .def_prop_ro("limits", &limit_dict)
         .def_prop_ro("cooperative_matrices", &cooperative_matrix_list);
 

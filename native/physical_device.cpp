@@ -142,6 +142,20 @@ bool exports_semaphores(const InstanceTable& vk, const PhysicalDevice& device) {
     return (found.externalSemaphoreFeatures & VK_EXTERNAL_SEMAPHORE_FEATURE_EXPORTABLE_BIT) != 0;
 }
 
+/// Whether an extension's structure has all that matrix_reductions stands for.
+template <typename Features>
+bool has_reductions(const Features& features) {
+    return features.cooperativeMatrixReductions && features.cooperativeMatrixConversions &&
+           features.cooperativeMatrixPerElementOperations;
+}
+
+template <typename Features>
+void take_reductions(const Features& reported, Features& enabled) {
+    enabled.cooperativeMatrixReductions = reported.cooperativeMatrixReductions;
+    enabled.cooperativeMatrixConversions = reported.cooperativeMatrixConversions;
+    enabled.cooperativeMatrixPerElementOperations = reported.cooperativeMatrixPerElementOperations;
+}
+
 FeatureSet reported_features(const InstanceTable& vk, const FeatureChain& chain, const PhysicalDevice& device) {
     const std::vector<std::string>& extensions = device.extensions;
     FeatureSet set;
@@ -160,11 +174,10 @@ FeatureSet reported_features(const InstanceTable& vk, const FeatureChain& chain,
     set[Feature::subgroup_arithmetic] = (device.subgroup_operations & VK_SUBGROUP_FEATURE_ARITHMETIC_BIT) != 0;
     set[Feature::subgroup_shuffle] = (device.subgroup_operations & VK_SUBGROUP_FEATURE_SHUFFLE_BIT) != 0;
     set[Feature::cooperative_matrix] = chain.cooperative_matrix.cooperativeMatrix;
-    set[Feature::cooperative_matrix2] = chain.cooperative_matrix2.cooperativeMatrixWorkgroupScope &&
+    const bool reductions = has_reductions(chain.cooperative_matrix2);
+    set[Feature::matrix_reductions] = reductions || has_reductions(chain.matrix_maintenance1);
+    set[Feature::cooperative_matrix2] = reductions && chain.cooperative_matrix2.cooperativeMatrixWorkgroupScope &&
                                         chain.cooperative_matrix2.cooperativeMatrixFlexibleDimensions &&
-                                        chain.cooperative_matrix2.cooperativeMatrixReductions &&
-                                        chain.cooperative_matrix2.cooperativeMatrixConversions &&
-                                        chain.cooperative_matrix2.cooperativeMatrixPerElementOperations &&
                                         chain.cooperative_matrix2.cooperativeMatrixTensorAddressing;
     set[Feature::bfloat16] = chain.bfloat16.shaderBFloat16Type;
     set[Feature::integer_dot_product] = chain.vulkan13.shaderIntegerDotProduct;
@@ -302,6 +315,7 @@ std::vector<PhysicalDevice> read_devices() {
         FeatureChain reported(device.extensions);
         query_features(handle, reported);
         device.features = reported_features(owner.vk, reported, device);
+        device.has_portable_reductions = !has_reductions(reported.cooperative_matrix2);
         device.has_pipeline_robustness = reported.pipeline_robustness.pipelineRobustness == VK_TRUE;
         if (device.features[Feature::cooperative_matrix]) {
             device.cooperative_matrices = read_cooperative_matrices(owner.vk, handle);
@@ -343,6 +357,9 @@ FeatureChain::FeatureChain(const std::vector<std::string>& extensions) {
     if (contains(extensions, "VK_NV_cooperative_matrix2")) {
         link(cooperative_matrix2);
     }
+    if (contains(extensions, VK_EXT_COOPERATIVE_MATRIX_MAINTENANCE_1_EXTENSION_NAME)) {
+        link(matrix_maintenance1);
+    }
     if (contains(extensions, "VK_KHR_shader_bfloat16")) {
         link(bfloat16);
     }
@@ -381,6 +398,11 @@ void select_features(const FeatureChain& reported, const FeatureSet& wanted, Fea
         void* const next = enabled.cooperative_matrix2.pNext;
         enabled.cooperative_matrix2 = reported.cooperative_matrix2;
         enabled.cooperative_matrix2.pNext = next;
+    }
+    if (wanted[Feature::matrix_reductions]) {
+        // Of the two structures the one that is not linked is left alone by Vulkan.
+        take_reductions(reported.cooperative_matrix2, enabled.cooperative_matrix2);
+        take_reductions(reported.matrix_maintenance1, enabled.matrix_maintenance1);
     }
     if (wanted[Feature::bfloat16]) {
         enabled.bfloat16.shaderBFloat16Type = VK_TRUE;

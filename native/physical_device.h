@@ -25,6 +25,7 @@ enum class Feature : uint32_t {
     subgroup_arithmetic,
     subgroup_shuffle,
     cooperative_matrix,
+    matrix_reductions,
     cooperative_matrix2,
     bfloat16,
     integer_dot_product,
@@ -37,7 +38,7 @@ enum class Feature : uint32_t {
     external_semaphores,
 };
 
-constexpr std::array<const char*, 22> kFeatureNames = {
+constexpr std::array<const char*, 23> kFeatureNames = {
     "float16",
     "int8",
     "int16",
@@ -50,6 +51,7 @@ constexpr std::array<const char*, 22> kFeatureNames = {
     "subgroup_arithmetic",
     "subgroup_shuffle",
     "cooperative_matrix",
+    "matrix_reductions",
     "cooperative_matrix2",
     "bfloat16",
     "integer_dot_product",
@@ -94,6 +96,8 @@ class FeatureChain {
         VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR};
     VkPhysicalDeviceCooperativeMatrix2FeaturesNV cooperative_matrix2{
         VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_2_FEATURES_NV};
+    VkPhysicalDeviceCooperativeMatrixMaintenance1FeaturesEXT matrix_maintenance1{
+        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_MAINTENANCE_1_FEATURES_EXT};
     VkPhysicalDeviceShaderBfloat16FeaturesKHR bfloat16{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_BFLOAT16_FEATURES_KHR};
     VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR executable_properties{
         VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR};
@@ -127,6 +131,8 @@ struct PhysicalDevice {
     uint32_t timestamp_bits = 0;
     std::vector<std::string> extensions;
     FeatureSet features;
+    /// Whether matrix_reductions, if there are any, are those of VK_EXT_cooperative_matrix_maintenance1 and not NVIDIA's.
+    bool has_portable_reductions = false;
     /// Whether a pipeline can say whether its accesses are checked; see Kernel.
     bool has_pipeline_robustness = false;
     VkPhysicalDeviceLimits limits{};

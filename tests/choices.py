@@ -32,7 +32,7 @@ FILE = pathlib.Path(__file__).parent / "data" / "choices.txt"
 FLOAT32, FLOAT16, INT8, UINT8 = (TensorDataType[name] for name in ("FLOAT32", "FLOAT16", "INT8", "UINT8"))
 
 _ALL = frozenset(FEATURE_NAMES)
-_WITHOUT_MATRICES = _ALL - {"cooperative_matrix", "cooperative_matrix2", "bfloat16"}
+_WITHOUT_MATRICES = _ALL - {"cooperative_matrix", "matrix_reductions", "cooperative_matrix2", "bfloat16"}
 _H200 = Capabilities(
     features=_ALL,
     shared_memory_bytes=49152,
@@ -53,7 +53,7 @@ DEVICES = {
     "h200": _H200,
     "20 processors": dataclasses.replace(
         _H200,
-        features=_ALL - {"cooperative_matrix2"},
+        features=_ALL - {"matrix_reductions", "cooperative_matrix2"},
         model=dataclasses.replace(GENERIC_GPU, processors=20, bytes_per_microsecond=1e5),
     ),
     "phone": Capabilities(

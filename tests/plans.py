@@ -70,7 +70,7 @@ DEVICES = {
         allow_half_precision=True,
     ),
     "matrices": Capabilities(
-        features=MATRICES | {"subgroup_size_control", "full_subgroups", "cooperative_matrix2"},
+        features=MATRICES | {"subgroup_size_control", "full_subgroups", "matrix_reductions", "cooperative_matrix2"},
         subgroup_size=32,
         minimum_subgroup_size=32,
         maximum_subgroup_size=32,

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 import dmlvk
 from dmlvk import TensorDataType
 from dmlvk.devices.capabilities import Capabilities
+from dmlvk.devices.mask import GROUPS
 from dmlvk.directml.ready_operator import initialize
 from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix
 from dmlvk.kernels.common.plan import Dispatch, KernelVariant
@@ -50,7 +51,7 @@ FAR_EDGES = st.sampled_from([63, 64, 65, 96, 127, 128, 129, 131, 160])
 """Around tiles; one of a problem's sizes is among them now and then."""
 BYTES = st.sampled_from([T.INT8, T.UINT8])
 
-FAST = frozenset({"float16", "int8", "int16", "integer_dot_product", "cooperative_matrix", "cooperative_matrix2"})
+FAST = frozenset({"float16", "int8", "int16", "integer_dot_product", *GROUPS["cooperative"]})
 """Features that no data type of these families needs."""
 
 

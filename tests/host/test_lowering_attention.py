@@ -50,9 +50,9 @@ DEVICES = {
     "subgroups of 8": cooperative(8, 8, 32768),
     "subgroups of 32": cooperative(32, 16, 49152),
     "subgroups of 64": cooperative(64, 16, 65536),
-    "reductions": cooperative(32, 16, 49152, "cooperative_matrix2"),
+    "reductions": cooperative(32, 16, 49152, "matrix_reductions"),
     "whole workgroups": dataclasses.replace(
-        cooperative(32, 16, 49152, "cooperative_matrix2"),
+        cooperative(32, 16, 49152, "matrix_reductions", "cooperative_matrix2"),
         workgroup_matrices=(
             WorkgroupMatrix(64, 16, 16, 16, "float16", "float32"),
             WorkgroupMatrix(128, 32, 16, 16, "float16", "float16"),

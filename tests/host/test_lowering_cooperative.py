@@ -128,7 +128,7 @@ def test_matrices_must_be_faster_than_float32(desc: OperatorDesc, gain: float | 
 
 @pytest.mark.parametrize("reductions", [True, False])
 def test_reductions_must_be_faster_too(reductions: bool) -> None:
-    features = GPU.features | ({"cooperative_matrix2"} if reductions else set())
+    features = GPU.features | ({"matrix_reductions"} if reductions else set())
     slow = dataclasses.replace(H200, half_products_per_microsecond=H200.products_per_microsecond)
     rules = [chosen(HALVES[-1], dataclasses.replace(GPU, features=features, model=model)) for model in (H200, slow)]
     assert rules == ["reductions" if reductions else "cooperative", "tiles"]

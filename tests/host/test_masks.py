@@ -91,7 +91,7 @@ def test_a_profile_lays_storage_bindings_out_as_its_devices_do() -> None:
 
 def test_what_moltenvk_lacks() -> None:
     left = reduced(Mask("moltenvk")).capabilities
-    assert not left.features & {"float64", "cooperative_matrix", "cooperative_matrix2", "bfloat16", "subgroup_size_control"}
+    assert not left.features & {"float64", "bfloat16", "subgroup_size_control", *GROUPS["cooperative"]}
     assert left.features >= {"float16", "int8", "int16", "int64", "storage8", "storage16", "integer_dot_product"}
     assert left.cooperative_matrices == ()
     assert left.shared_memory_bytes == 32768

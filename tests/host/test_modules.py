@@ -29,7 +29,8 @@ CAPABILITIES = {
     6022: "cooperative_matrix",
     **dict.fromkeys((5116, 5118), "bfloat16"),
     **dict.fromkeys((6017, 6018, 6019), "integer_dot_product"),
-    **dict.fromkeys((*range(5430, 5436), 5439), "cooperative_matrix2"),
+    **dict.fromkeys((5430, 5431, 5432), "matrix_reductions"),
+    **dict.fromkeys((*range(5433, 5436), 5439), "cooperative_matrix2"),
 }
 """The device feature that each capability of SPIR-V stands for."""
 

@@ -49,7 +49,8 @@ DEVICES = {
     ),
     "large": Capabilities(
         features=STORAGE
-        | {"subgroup_size_control", "full_subgroups", "cooperative_matrix", "cooperative_matrix2", "vulkan_memory_model"},
+        | {"subgroup_size_control", "full_subgroups", "cooperative_matrix", "vulkan_memory_model"}
+        | {"matrix_reductions", "cooperative_matrix2"},
         workgroup_invocations=1024,
         shared_memory_bytes=49152,
         storage_buffer_bytes=2**32 - 1,

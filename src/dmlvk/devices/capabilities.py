@@ -20,6 +20,7 @@ FEATURE_NAMES: Final = (
     "subgroup_arithmetic",
     "subgroup_shuffle",
     "cooperative_matrix",
+    "matrix_reductions",
     "cooperative_matrix2",
     "bfloat16",
     "integer_dot_product",

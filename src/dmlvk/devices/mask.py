@@ -18,7 +18,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "16bit": ("float16", "bfloat16", "int16", "storage16"),
     "64bit": ("int64", "float64"),
     "subgroups": ("subgroup_arithmetic", "subgroup_shuffle"),
-    "cooperative": ("cooperative_matrix", "cooperative_matrix2"),
+    "cooperative": ("cooperative_matrix", "matrix_reductions", "cooperative_matrix2"),
     "all": FEATURE_NAMES,
 }
 """Names for several features that are left off together."""
@@ -168,7 +168,7 @@ class Mask:
                 caps, workgroup_invocations=min(caps.workgroup_invocations, required * most_subgroups)
             )
         if claimed := self.claimed_subgroup_size:
-            kept_features = caps.features - _SIZE_CONTROL - {"cooperative_matrix", "cooperative_matrix2"}
+            kept_features = caps.features - _SIZE_CONTROL - set(GROUPS["cooperative"])
             least = min(caps.least_subgroup, claimed)
             caps = dataclasses.replace(
                 caps,

@@ -37,13 +37,15 @@ class PhysicalDevice:
     maxComputeWorkGroupCount0, 1, 2; maxComputeWorkGroupSize0, 1, 2), plus subgroupSize, minSubgroupSize,
     maxSubgroupSize, maxComputeWorkgroupSubgroups, maxMemoryAllocationSize, maxBufferSize, timestampValidBits (of the
     queue) and, where an extension of the vendor tells them, processors and processorSubgroups (that one holds)."""
+    has_portable_reductions: bool
+    """Whether matrix_reductions, if there are any, are those of VK_EXT_cooperative_matrix_maintenance1 and not NVIDIA's."""
     cooperative_matrices: list[dict[str, Any]]
     """One entry a reported shape: m, n, k, a_type, b_type, c_type, result_type ("float16", "bfloat16", "int8", ...),
     saturating, scope ("subgroup", "workgroup", ...)."""
 
 FEATURE_NAMES: tuple[str, ...]
 """float16 int8 int16 int64 float64 storage16 storage8 subgroup_size_control full_subgroups
-subgroup_arithmetic subgroup_shuffle cooperative_matrix cooperative_matrix2 bfloat16
+subgroup_arithmetic subgroup_shuffle cooperative_matrix matrix_reductions cooperative_matrix2 bfloat16
 integer_dot_product memory_budget buffer_device_address vulkan_memory_model atomic_float executable_properties
 external_memory external_semaphores
 (each the Vulkan feature or extension of that meaning; subgroup_size_control where compute shaders may require a size)."""

@@ -429,7 +429,7 @@ class ComputeDevice:
             raise ValueError(f"kernel {variant.kernel}: workgroup invocations {invocations} exceeds {most}")
         logger("runtime").debug("creating a pipeline of %s", variant.kernel)
         return self.native.kernel(
-            pipeline_spirv(variant),
+            pipeline_spirv(variant, portable_reductions=self.native.physical.has_portable_reductions),
             name=variant.kernel,
             storage_buffers=len(spec.buffers),
             has_params=bool(spec.params),

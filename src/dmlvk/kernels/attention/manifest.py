@@ -127,6 +127,7 @@ ROWS: tuple[KernelSpec, ...] = (
         constants=(*_CONSTANTS, ("TILE_ROWS", 128), ("TILE_KEYS", 64), ("HEAD", 128), ("VALUE", 128), ("NARROW", 16)),
         shared=_SHARED,
         variants=(("T", ("FLOAT16",)),),
+        features=("cooperative_matrix2",),  # of which the GLSL extension needs but a part
         extensions=(*COOPERATIVE_EXTENSIONS, *SUBGROUP_SUMS, "GL_NV_cooperative_matrix2"),
     ),
     KernelSpec(

@@ -188,7 +188,7 @@ def _matrices(*, reductions: bool) -> Condition:
     """Whether subgroups can multiply matrices, and with reductions make factors of what they found."""
 
     def possible(problem: AttentionProblem, caps: Capabilities) -> bool:
-        if not _halves(problem, caps) or (reductions and "cooperative_matrix2" not in caps.features):
+        if not _halves(problem, caps) or (reductions and "matrix_reductions" not in caps.features):
             return False
         found = matrix_shape(problem, caps, reductions=reductions)
         return found is not None and (not reductions or found[1].n == found[1].k)

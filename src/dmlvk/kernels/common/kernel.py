@@ -65,7 +65,7 @@ _EXTENSION_FEATURES = {
     "GL_EXT_integer_dot_product": "integer_dot_product",
     "GL_KHR_cooperative_matrix": "cooperative_matrix",
     "GL_EXT_bfloat16": "bfloat16",
-    "GL_NV_cooperative_matrix2": "cooperative_matrix2",
+    "GL_NV_cooperative_matrix2": "matrix_reductions",
     "GL_KHR_memory_scope_semantics": "vulkan_memory_model",
 }
 """Device features that GLSL extensions stand for."""

@@ -10,6 +10,7 @@ import zipfile
 
 from dmlvk.kernels.common.kernel import module_name
 from dmlvk.kernels.common.plan import KernelVariant
+from dmlvk.kernels.common.portable_matrices import with_portable_reductions
 from dmlvk.kernels.common.trim import with_cases
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.spec.errors import DmlvkError
@@ -32,10 +33,17 @@ def spirv(kernel: str, variant: tuple[tuple[str, str], ...]) -> bytes:
         return _pack().read(module_name(kernel, variant))
 
 
-def pipeline_spirv(kernel: KernelVariant) -> bytes:
-    """The SPIR-V to make a pipeline of: of the operators in a kernel's ``selectors`` it has no others."""
+def pipeline_spirv(kernel: KernelVariant, *, portable_reductions: bool = False) -> bytes:
+    """The SPIR-V to make a pipeline of: of the operators in a kernel's ``selectors`` it has no others.
+
+    Args:
+        kernel: The kernel.
+        portable_reductions: Whether the device reduces matrices by ``VK_EXT_cooperative_matrix_maintenance1``.
+    """
     module = spirv(kernel.kernel, kernel.variant)
     spec = KERNELS[kernel.kernel]
+    if portable_reductions and "matrix_reductions" in spec.required_features(kernel.variant):
+        module = with_portable_reductions(module)
     if not spec.selectors:
         return module
     values = dict(spec.constants) | dict(kernel.constants)

@@ -6,13 +6,12 @@ second for a chain of eight operators, on an H200 as on a CPU, and a tenth of th
 
 from __future__ import annotations
 
-import array
 import functools
-import sys
 from collections.abc import Collection
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-_HEADER_WORDS: Final = 5
+from dmlvk.kernels.common.words import HEADER_WORDS, words_of
+
 _OP_TYPE_INT, _OP_CONSTANT, _OP_FUNCTION_CALL, _OP_STORE, _OP_SWITCH = 21, 43, 57, 62, 251
 
 
@@ -35,9 +34,9 @@ def with_cases(module: bytes, chosen: Collection[int]) -> bytes:
         module: One whose switches are all over the same numbers, those that specialisation constants have.
         chosen: The numbers. Those that a function is called with by name are kept as well.
     """
-    words = _words(module)
+    words = words_of(module)
     switches = _switches(module)
-    trimmed = _words(b"")
+    trimmed = words_of(b"")
     copied = 0
     for start, end in switches.places:
         pairs = (words[at : at + 2] for at in range(start + 3, end, 2))
@@ -48,21 +47,15 @@ def with_cases(module: bytes, chosen: Collection[int]) -> bytes:
     return (trimmed + words[copied:]).tobytes()
 
 
-def _words(module: bytes) -> array.array[int]:
-    words = array.array("I", module)
-    assert sys.byteorder == "little" and words.itemsize == 4, "modules are in the order of all machines that have Vulkan"
-    return words
-
-
 @functools.cache
 def _switches(module: bytes) -> _Switches:
-    words = _words(module).tolist()
+    words = words_of(module).tolist()
     places = []
     integers: set[int] = set()
     constants: dict[int, int] = {}
     stored: list[tuple[int, int]] = []
     arguments: set[int] = set()
-    start = _HEADER_WORDS
+    start = HEADER_WORDS
     while start < len(words):
         opcode, end = words[start] & 0xFFFF, start + (words[start] >> 16)
         if opcode == _OP_STORE:

@@ -31,7 +31,7 @@ SOFTMAX_HELD_BY_ALL = 44
 H200 (driver 580, 2026-11-28), 2048 rows in us by 1024 and by 512: of float32 40,000 187 and 219, 45,056 (44 registers) 209
 and 225, 49,152 (48) 241 and 238, 50,257 297 and 239; of float16 81,920 (40) 187 and 191, 90,112 (44) 207 and 207, 98,304
 (48) 244 and 225, 106,496 337 and 271. A workgroup that takes rows in turns, and loads one while it stores the one before,
-was faster for float16 from a word on (4096x50000 in 235, else 255), and slower for others."""
+was faster for float16 rows of whole words (4096x50000 in 235, else 255), and no faster for others."""
 _WHOLE_PROCESSOR = 1024
 """Invocations of a workgroup that has a processor's registers for itself."""
 LEAST_ANYWHERE = 24

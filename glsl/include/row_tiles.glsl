@@ -17,7 +17,8 @@
 // Constants: LOCAL_SIZE_X, LANES, COLUMNS, UNITS (all powers of two), ROW_RUNS (1 where a row has more than one dimension),
 // MERGED (entries of shared memory: those of all rows for each subgroup, or for each run of COLUMNS where that is longer),
 // PACKED (1 where a tile is held as it lies in memory, which takes half of the registers for float16 with UNIT 1 and 3 and
-// measures each element a second time), and those of normalizer.glsl. UNITS may be any number where a tile is a whole row.
+// measures each element a second time), SHELF (the first units of each lane that are held in shared memory instead of registers, with
+// UNIT 3 and PACKED, where a tile is a whole row), and those of normalizer.glsl. UNITS may be any number where a tile is a whole row.
 // Bindings: X read, Y written; both may be the same bytes.
 
 #ifndef DMLVK_ROW_TILES_GLSL
@@ -110,19 +111,34 @@ uint last_unit() {
 #endif
 }
 
-// A tile: UNITS units of each lane, in `held` or, with PACKED, in `words`; taken(i) is then where the elements of one are.
+// A tile: UNITS units of each lane, in `held` or, with PACKED, in `words`, but for the first SHELF of them, in `shelf`; taken(i) is then where
+// in `held` the elements of one are.
 #if defined(T_IS_FLOAT16) && (UNIT == 1 || UNIT == 3)
+#define MAY_BE_PACKED
 #define IS_PACKED (PACKED != 0)
 #else
 #define IS_PACKED false
 #endif
 float held[IS_PACKED ? 1 : UNITS][UNIT_ELEMENTS];
-#if UNIT != 0
+#ifdef MAY_BE_PACKED
 uvec4 words[IS_PACKED ? UNITS : 1];
 #endif
+#if defined(MAY_BE_PACKED) && UNIT == 3
+#define ON_SHELF SHELF
+shared uvec4 shelf[SHELF > 0 ? SHELF * LOCAL_SIZE_X : 1];
+#define SHELF_AT(i) shelf[(i) * LOCAL_SIZE_X + workgroup_invocation()]
+#else
+#define ON_SHELF 0u
+#endif
 
-uint taken(uint i) {
-#if UNIT != 0
+uint taken(uint i, const bool is_shelved) {
+#if defined(MAY_BE_PACKED) && UNIT == 3
+    if (is_shelved) {
+        unpack_word(SHELF_AT(i), held[0]);
+        return 0;
+    }
+#endif
+#ifdef MAY_BE_PACKED
     if (IS_PACKED) {
         unpack_word(words[i], held[0]);
         return 0;
@@ -130,6 +146,11 @@ uint taken(uint i) {
 #endif
     return i;
 }
+
+// DO(i, whether it is on the shelf) for all units of a tile. What is in registers must be unrolled; the others would only take more of them.
+#define FOR_EACH_UNIT(DO)                                                     \
+    [[dont_unroll]] for (uint i_ = 0; i_ < ON_SHELF; ++i_) { DO(i_, true) }   \
+    [[unroll]] for (uint i_ = ON_SHELF; i_ < UNITS; ++i_) { DO(i_, false) }
 
 uint held_unit(uint first, uint i) { return first + i * LANES + lane(); }
 
@@ -144,6 +165,16 @@ void clear_others(uint unit, uint at) {
     [[unroll]] for (int j = 0; j < UNIT_ELEMENTS; ++j) held[at][j] = nothing();
 #endif
 }
+
+#ifdef MAY_BE_PACKED
+// The word of a unit with nothing in the place of others' elements.
+uvec4 own_elements(uint unit, uvec4 word) {
+    if (unit > 0 && unit < last_unit()) return word;
+    unpack_word(word, held[0]);
+    clear_others(unit, 0);
+    return pack_word(held[0]);
+}
+#endif
 
 // Words past the row's end are its last one again: without a branch all loads are under way before the first is waited for. Not
 // so single elements, and words of float32 side by side, of which there may be so many that they spill.
@@ -164,11 +195,19 @@ void load_tile(uint first) {
     }
     return;
 #elif defined(T_IS_FLOAT16)
+#if defined(MAY_BE_PACKED) && UNIT == 3
+    uvec4 first_words[SHELF > 0 ? SHELF : 1];
+    [[unroll]] for (uint i = 0; i < SHELF; ++i) first_words[i] = x_units[x_start + unit_at(min(held_unit(first, i), last)).x];
+    [[unroll]] for (uint i = 0; i < SHELF; ++i) SHELF_AT(i) = own_elements(held_unit(first, i), first_words[i]);
+    if (SHELF > 0) barrier(); // else all loads would be under way at once, with a register for each
+#endif
     uvec4 loaded[IS_PACKED ? 1 : UNITS];
-    [[unroll]] for (uint i = 0; i < UNITS; ++i) {
+    [[unroll]] for (uint i = ON_SHELF; i < UNITS; ++i) {
         const uvec4 word = x_units[x_start + unit_at(min(held_unit(first, i), last)).x];
+#ifdef MAY_BE_PACKED
         if (IS_PACKED) words[i] = word;
-        else loaded[i] = word;
+#endif
+        if (!IS_PACKED) loaded[i] = word;
     }
     [[unroll]] for (uint i = 0; i < UNITS; ++i)
         if (!IS_PACKED) unpack_word(loaded[i], held[i]);
@@ -177,17 +216,12 @@ void load_tile(uint first) {
     [[unroll]] for (uint i = 0; i < UNITS; ++i)
         unpack_word(x_units[x_start + unit_at(min(held_unit(first, i), last)).x], held[i]);
 #endif
-    [[unroll]] for (uint i = 0; i < UNITS; ++i) {
+    [[unroll]] for (uint i = ON_SHELF; i < UNITS; ++i) {
         const uint unit = held_unit(first, i);
-        if (!IS_PACKED) {
-            clear_others(unit, i);
-        } else if (unit >= last || unit == 0) {
-#if UNIT != 0
-            unpack_word(words[i], held[0]);
-            clear_others(unit, 0);
-            words[i] = pack_word(held[0]);
+        if (!IS_PACKED) clear_others(unit, i);
+#ifdef MAY_BE_PACKED
+        else words[i] = own_elements(unit, words[i]);
 #endif
-        }
     }
 }
 
@@ -202,15 +236,15 @@ void raise_peaks(uint first, inout Summary rows[ROWS]) {
         peaks[r] = rows[r].peak;
         largest[r] = -INFINITY;
     }
-    [[unroll]] for (uint i = 0; i < UNITS; ++i) {
-        if (!in_row(first, i)) continue;
-        const uint at = taken(i);
-        [[unroll]] for (int j = 0; j < UNIT_ELEMENTS; ++j) {
-            const int r = ROW_OF(j);
-            if (IS_LP || IS_HARDMAX) peaks[r] = max(peaks[r], peak_of(held[at][j]));
-            else largest[r] = max(largest[r], held[at][j]);
-        }
+#define RAISE(i, is_shelved)                                                       \
+    if (!in_row(first, i)) continue;                                               \
+    const uint at = taken(i, is_shelved);                                          \
+    [[unroll]] for (int j = 0; j < UNIT_ELEMENTS; ++j) {                           \
+        const int r = ROW_OF(j);                                                   \
+        if (IS_LP || IS_HARDMAX) peaks[r] = max(peaks[r], peak_of(held[at][j]));   \
+        else largest[r] = max(largest[r], held[at][j]);                            \
     }
+    FOR_EACH_UNIT(RAISE)
     [[unroll]] for (int r = 0; r < ROWS; ++r)
         rows[r] = rescaled(rows[r], IS_LP || IS_HARDMAX ? peaks[r] : max(peaks[r], order_up(largest[r])));
 }
@@ -223,16 +257,16 @@ void add_tile(uint first, inout Summary rows[ROWS]) {
         scales[r] = scale_of(rows[r].peak);
         sums[r] = vec2(0);
     }
-    [[unroll]] for (uint i = 0; i < UNITS; ++i) {
-        if (!in_row(first, i)) continue;
-        const uint at = taken(i);
-        [[unroll]] for (int j = 0; j < UNIT_ELEMENTS; ++j) {
-            const int r = ROW_OF(j);
-            if (!IS_HARDMAX) sums[r] += measure(held[at][j], scales[r]);
-            else if (peak_of(held[at][j]) == rows[r].peak && IS_OWN(held_unit(first, i), j))
-                rows[r].first = max(rows[r].first, int(~PLACE_OF(held_unit(first, i), j)));
-        }
+#define ADD(i, is_shelved)                                                                                \
+    if (!in_row(first, i)) continue;                                                                      \
+    const uint at = taken(i, is_shelved);                                                                 \
+    [[unroll]] for (int j = 0; j < UNIT_ELEMENTS; ++j) {                                                  \
+        const int r = ROW_OF(j);                                                                          \
+        if (!IS_HARDMAX) sums[r] += measure(held[at][j], scales[r]);                                      \
+        else if (peak_of(held[at][j]) == rows[r].peak && IS_OWN(held_unit(first, i), j))                  \
+            rows[r].first = max(rows[r].first, int(~PLACE_OF(held_unit(first, i), j)));                   \
     }
+    FOR_EACH_UNIT(ADD)
     [[unroll]] for (int r = 0; r < ROWS; ++r) rows[r].sums += corrected(sums[r], scales[r]);
 }
 
@@ -245,30 +279,30 @@ void measure_tile(uint first, Result results[ROWS]) {
     }
 }
 
-void store_tile(uint first, Result results[ROWS]) {
-    const uint last = last_unit();
-    [[unroll]] for (uint i = 0; i < UNITS; ++i) {
-        const uint unit = held_unit(first, i);
-        if (unit > last) continue;
-        const uint own = taken(i);
-        if (IS_PACKED)
-            [[unroll]] for (int j = 0; j < UNIT_ELEMENTS; ++j) measure(held[own][j], results[ROW_OF(j)].scale);
-        const uint at = y_start + unit_at(unit).y;
-        [[unroll]] for (int j = 0; j < UNIT_ELEMENTS; ++j)
-            held[own][j] = finished(held[own][j], PLACE_OF(unit, j), results[ROW_OF(j)]);
+void store_unit(uint at, uint unit, uint last, Result results[ROWS]) {
+    if (IS_PACKED)
+        [[unroll]] for (int j = 0; j < UNIT_ELEMENTS; ++j) measure(held[at][j], results[ROW_OF(j)].scale);
+    const uint to = y_start + unit_at(unit).y;
+    [[unroll]] for (int j = 0; j < UNIT_ELEMENTS; ++j) held[at][j] = finished(held[at][j], PLACE_OF(unit, j), results[ROW_OF(j)]);
 #if UNIT == 0
-        y_units[at] = T(held[own][0]);
+    y_units[to] = T(held[at][0]);
 #else
 #if UNIT == 3
-        if (unit == 0 || unit == last) {
-            [[unroll]] for (int j = 0; j < UNIT_ELEMENTS; ++j)
-                if (IS_OWN(unit, j)) y_elements[at * UNIT_ELEMENTS + j] = T(held[own][j]);
-            continue;
-        }
-#endif
-        y_units[at] = pack_word(held[own]);
-#endif
+    if (unit == 0 || unit == last) {
+        [[unroll]] for (int j = 0; j < UNIT_ELEMENTS; ++j)
+            if (IS_OWN(unit, j)) y_elements[to * UNIT_ELEMENTS + j] = T(held[at][j]);
+        return;
     }
+#endif
+    y_units[to] = pack_word(held[at]);
+#endif
+}
+
+void store_tile(uint first, Result results[ROWS]) {
+    const uint last = last_unit();
+#define STORE(i, is_shelved) \
+    if (held_unit(first, i) <= last) store_unit(taken(i, is_shelved), held_unit(first, i), last, results);
+    FOR_EACH_UNIT(STORE)
 }
 
 // -- merging over the lanes of a row: by shuffles within a subgroup, through shared memory between subgroups. Every

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from types import ModuleType
 from typing import Any
 
@@ -15,6 +16,7 @@ from onnx import helper
 import dmlvk
 from dmlvk import eager
 from dmlvk.directml.ready_operator import ReadyOperator
+from dmlvk.kernels.lowering import lower
 from dmlvk.runtime.memory import BufferBinding
 from dmlvk.spec.ops.activation import SoftmaxOrZero
 from dmlvk.spec.schema import OperatorDesc
@@ -31,14 +33,14 @@ def random(*sizes: int) -> Array:
 
 def run(device: dmlvk.Device, rule: str, row: type[OperatorDesc], x: Array, **attributes: object) -> Array:
     """An operator by the given rule."""
-    tensor = dmlvk.TensorDesc(dmlvk.TensorDataType.FLOAT32, x.shape)
+    tensor = dmlvk.TensorDesc(dmlvk.TensorDataType[x.dtype.name.upper()], x.shape)
     desc = row(input_tensor=tensor, output_tensor=tensor, **attributes)
-    source, target = (device.create_buffer(x.nbytes) for _ in range(2))
+    source, target = (device.create_buffer(tensor.total_tensor_size_in_bytes) for _ in range(2))
     source.write(x)
     commands = device.create_command_list()
     ReadyOperator(device, desc, rule).record(commands, [BufferBinding(source)], [BufferBinding(target)])
     device.execute(commands)
-    return target.read().view(np.float32).reshape(x.shape)
+    return target.read().view(x.dtype)[: x.size].reshape(x.shape)
 
 
 def special_rows() -> Array:
@@ -78,6 +80,31 @@ def test_agrees_with_torch(device: dmlvk.Device, torch: ModuleType, sizes: tuple
     np.testing.assert_allclose(softmax, torch.softmax(wide, 1).numpy(), rtol=5e-7, atol=2e-38)
     logarithm = eager.activation_log_softmax1(x, axes=(1,), device=device)
     np.testing.assert_allclose(logarithm, torch.log_softmax(wide, 1).numpy(), rtol=5e-7, atol=1e-14)
+
+
+@pytest.mark.parametrize(("size", "dtype", "shelf"), [(8203, "f2", 0), (8400, "f4", 0), (32777, "f2", 5), (44000, "f2", 11)])
+def test_long_rows_that_share_a_processor(
+    device: dmlvk.Device, torch: ModuleType, monkeypatch: pytest.MonkeyPatch, size: int, dtype: str, shelf: int
+) -> None:
+    """As a GPU of few processors has them: some of a row in shared memory, and rows that start anywhere in a word."""
+    few = dataclasses.replace(device.capabilities.model, processors=2)
+    caps = dataclasses.replace(device.capabilities, is_cpu=False, model=few, shared_memory_bytes=49152)
+    monkeypatch.setattr(device, "capabilities", caps)
+    x = (random(3, size) * 3).astype(dtype)
+    x[1, size // 2 :: 1000] = -np.inf
+    x[0, -1] = x[2, 0] = x[2, 17] = 20  # what lies before and behind the middle row would be most of its sum
+    tensor = dmlvk.TensorDesc(dmlvk.TensorDataType[x.dtype.name.upper()], x.shape)
+    desc = dmlvk.ActivationSoftmax1(input_tensor=tensor, output_tensor=tensor, axes=(1,))
+    (launch,) = lower(desc, caps).dispatches
+    constants = dict(launch.kernel.constants)
+    assert (constants.get("SHELF", 0), constants["LANES"]) == (shelf, constants["LOCAL_SIZE_X"])
+    wide = torch.from_numpy(x).double()
+    tolerance = {"rtol": 5e-7, "atol": 2e-38} if dtype == "f4" else {"rtol": 6e-4, "atol": 6e-8}
+    for row, other in ((dmlvk.ActivationSoftmax1, torch.softmax), (dmlvk.ActivationLogSoftmax1, torch.log_softmax)):
+        np.testing.assert_allclose(run(device, "whole", row, x, axes=(1,)), other(wide, 1).numpy(), **tolerance)
+    hardmax = run(device, "whole", dmlvk.ActivationHardmax1, x, axes=(1,))
+    np.testing.assert_array_equal(hardmax.argmax(1), torch.from_numpy(x).argmax(1).numpy())
+    np.testing.assert_array_equal(hardmax.sum(1), 1)
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,44 @@ def test_workgroups_cover_rows_on_every_device(caps: Capabilities) -> None:
 
 
 @pytest.mark.parametrize(
+    ("data_type", "size", "shape"),
+    [
+        (FLOAT16, 8192, (256, 4, 0, 0)),
+        (FLOAT16, 8200, (128, 9, 1, 0)),
+        (FLOAT16, 20000, (256, 10, 1, 0)),
+        (FLOAT16, 32000, (512, 8, 1, 0)),
+        (FLOAT16, 32776, (512, 9, 1, 5)),
+        (FLOAT16, 40960, (512, 10, 1, 5)),
+        (FLOAT16, 40968, (256, 21, 1, 11)),
+        (FLOAT16, 50257, (256, 25, 1, 11)),
+        (FLOAT16, 53248, (256, 26, 1, 11)),
+        (FLOAT16, 53256, (1024, 7, 1, 0)),
+        (FLOAT32, 4096, (128, 8, 0, 0)),
+        (FLOAT32, 10001, (256, 10, 0, 0)),
+        (FLOAT32, 22528, (512, 11, 0, 0)),
+        (FLOAT32, 22532, (1024, 8, 0, 0)),
+    ],
+)
+def test_many_long_rows_share_processors(data_type: Any, size: int, shape: tuple[int, int, int, int]) -> None:
+    caps = dataclasses.replace(GPU, features=GPU.features | {"storage16"})
+
+    def shape_of(desc: Any, caps: Capabilities = caps) -> tuple[int, ...]:
+        (dispatch,) = lower(desc, caps, force="whole").dispatches
+        constants = dict(dispatch.kernel.constants)
+        assert constants["LOCAL_SIZE_X"] == constants["LANES"] or constants["UNITS"] * 8 <= 32
+        on_shelf = 16 * constants["LANES"] * constants.get("SHELF", 0)
+        assert on_shelf + 16 * constants["MERGED"] <= caps.shared_memory_bytes
+        assert ("UNIT", str(int(ANYWHERE))) in dispatch.kernel.variant or not on_shelf
+        return (constants["LANES"], constants["UNITS"], constants.get("PACKED", 0), constants.get("SHELF", 0))
+
+    assert shape_of(softmax((2000, size), (1,), data_type)) == shape
+    few = shape_of(softmax((4, size), (1,), data_type))
+    assert few[0] >= shape[0], "a row that is alone has as many invocations as before"
+    assert not few[3]
+    assert not shape_of(softmax((2000, size), (1,), data_type), dataclasses.replace(caps, shared_memory_bytes=16384))[3]
+
+
+@pytest.mark.parametrize(
     ("data_type", "size", "lanes", "units"),
     [
         (FLOAT32, 45056, 1024, 11),

@@ -146,6 +146,7 @@ def _softmax(units: int, elements: int) -> SoftmaxProblem:
     return SoftmaxProblem(
         side_by_side=False, unit=SoftmaxUnit.WORD_OF_A_ROW if elements > 1 else SoftmaxUnit.ELEMENT,
         unit_elements=elements, groups=1, row_units=units, row_elements=units * elements, kept=one, row=one,
+        may_start_anywhere=False,
     )  # fmt: skip
 
 

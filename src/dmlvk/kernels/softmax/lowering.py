@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -15,9 +16,11 @@ from dmlvk.kernels.common.shapes import WORD_BITS, Coalesced, coalesce, divisors
 from dmlvk.kernels.softmax.manifest import OrZero
 from dmlvk.kernels.softmax.rules import (
     LEAST_ANYWHERE,
+    SHORT_WORDS,
     SOFTMAX,
     SOFTMAX_HELD,
     SOFTMAX_HELD_BY_ALL,
+    TOGETHER,
     SoftmaxProblem,
     SoftmaxUnit,
 )
@@ -28,6 +31,8 @@ from dmlvk.spec.tensor import TensorDesc, element_bits
 _Normalizer = ops.ActivationSoftmax1 | ops.ActivationLogSoftmax1 | ops.ActivationHardmax1 | ops.LpNormalization
 
 _PARTIAL_BYTES = 16
+_MERGED_BYTES = 4096
+"""Shared memory that merging takes at most beside a shelf: 16 bytes for each of up to 256 subgroups."""
 _MOST_CHUNKS = 1024
 """Chunks of a split row: every chunk's workgroup reads what is known of all of them."""
 
@@ -35,14 +40,15 @@ _MOST_CHUNKS = 1024
 class _Shape(NamedTuple):
     """The division of rows among workgroups: ``columns`` neighbouring groups of rows, ``lanes`` invocations for each of
     these groups, ``units`` held by each of them at a time; powers of two, so that many row lengths share a pipeline, but for
-    the units of rows that have a processor each, of which there are none to spare. ``packed``: units are held as they lie in
-    memory."""
+    the units of long rows, of which there are none to spare. ``packed``: units are held as they lie in memory. ``shelf``: so
+    many of them are held in shared memory."""
 
     invocations: int
     lanes: int
     columns: int
     units: int
     packed: bool = False
+    shelf: int = 0
 
     @property
     def tile(self) -> int:
@@ -65,12 +71,13 @@ def _problem(desc: _Normalizer) -> SoftmaxProblem:
     kept, row = merge([axis for axis in order if axis not in axes]), merge(in_row)
     word = WORD_BITS // element_bits(x.data_type)
     side_by_side = kept.sizes != (1,) and (row.sizes == (1,) or kept.strides[1][-1] < min(row.strides[1]))
+    anywhere = not side_by_side and _words_anywhere(row, kept, word)
     if side_by_side:
         unit = SoftmaxUnit.WORD_OF_ROWS if _whole_words(kept, row, word) else SoftmaxUnit.ELEMENT
     elif _whole_words(row, kept, word):
         unit = SoftmaxUnit.WORD_OF_A_ROW
     else:
-        unit = SoftmaxUnit.WORD_ANYWHERE if _words_anywhere(row, kept, word) else SoftmaxUnit.ELEMENT
+        unit = SoftmaxUnit.WORD_ANYWHERE if anywhere else SoftmaxUnit.ELEMENT
     elements = math.prod(row.sizes)
     units = {SoftmaxUnit.WORD_OF_A_ROW: elements // word, SoftmaxUnit.WORD_ANYWHERE: (elements + 2 * word - 2) // word}
     return SoftmaxProblem(
@@ -82,6 +89,7 @@ def _problem(desc: _Normalizer) -> SoftmaxProblem:
         row_elements=elements,
         kept=kept,
         row=row,
+        may_start_anywhere=anywhere,
     )
 
 
@@ -109,6 +117,9 @@ def _words_anywhere(row: Coalesced, kept: Coalesced, word: int) -> bool:
 def _shape(problem: SoftmaxProblem, caps: Capabilities, *, whole: bool) -> _Shape:
     """Every number of the schedules: how a group of rows and its neighbours are shared out."""
     most = problem.most_invocations(caps)
+    together = _shape_together(problem, caps, most) if whole else None
+    if together is not None:
+        return together
     if whole and not problem.is_short(caps):
         return _shape_alone(problem, most)
     if caps.is_cpu:
@@ -135,6 +146,20 @@ def _shape(problem: SoftmaxProblem, caps: Capabilities, *, whole: bool) -> _Shap
         columns = min(max(columns, 128 // lanes), most // lanes, power_of_two(problem.groups))
         invocations = lanes * columns
     return _Shape(invocations, lanes, columns, power_of_two(-(-problem.row_units // lanes)) if whole else units)
+
+
+def _shape_together(problem: SoftmaxProblem, caps: Capabilities, most: int) -> _Shape | None:
+    """A workgroup for each of many long rows that leaves room for another on its processor; None where there is none, and
+    for rows that other shapes are as good for."""
+    units = problem.row_units
+    if caps.is_cpu or not problem.is_in_words or units <= SHORT_WORDS or problem.groups < caps.model.workgroups(1):
+        return None
+    packed = problem.may_be_packed
+    for found in TOGETHER[packed]:
+        fits = found.lanes <= most and 16 * found.lanes * found.shelf + _MERGED_BYTES <= caps.shared_memory_bytes
+        if fits and units <= found.most and (problem.may_start_anywhere or not found.shelf):
+            return _Shape(found.lanes, found.lanes, 1, -(-units // found.lanes), packed=packed, shelf=found.shelf)
+    return None
 
 
 def _shape_alone(problem: SoftmaxProblem, most: int) -> _Shape:
@@ -199,6 +224,7 @@ def _dispatch(
         "UNITS": shape.units,
         "MERGED": merged if shape.lanes > 1 and shape.lanes * shape.columns > caps.least_subgroup else 1,
         **({"PACKED": 1} if shape.packed else {}),
+        **({"SHELF": shape.shelf} if shape.shelf else {}),
         **({"OR_ZERO": _or_zero(desc)} if isinstance(desc, SoftmaxOrZero) else {}),
         **dict(constants),
     }
@@ -232,6 +258,9 @@ def _or_zero(desc: SoftmaxOrZero) -> OrZero:
 
 def _one_dispatch(desc: _Normalizer, problem: SoftmaxProblem, caps: Capabilities, *, whole: bool) -> Dispatch:
     shape = _shape(problem, caps, whole=whole)
+    if shape.shelf:
+        # With the branches for words at the ends of rows the compiler keeps units apart, and takes a third fewer registers.
+        problem = dataclasses.replace(problem, unit=SoftmaxUnit.WORD_ANYWHERE)
     workgroups = -(-problem.groups // (shape.invocations // shape.lanes))
     return _dispatch(desc, problem, caps, shape, "softmax", workgroups, constants=(("WHOLE", int(whole)),))
 

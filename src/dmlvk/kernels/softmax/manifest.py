@@ -37,6 +37,7 @@ _SOFTMAX_CONSTANTS = (
     ("UNITS", 1),
     ("MERGED", 1),
     ("PACKED", 0),
+    ("SHELF", 0),
     ("OR_ZERO", 0),
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.rule import Rule, always
@@ -30,8 +31,38 @@ SOFTMAX_HELD_BY_ALL = 44
 """Those up to which that is the faster way. Of more, some spill, and half as many invocations have twice the registers each.
 H200 (driver 580, 2026-11-28), 2048 rows in us by 1024 and by 512: of float32 40,000 187 and 219, 45,056 (44 registers) 209
 and 225, 49,152 (48) 241 and 238, 50,257 297 and 239; of float16 81,920 (40) 187 and 191, 90,112 (44) 207 and 207, 98,304
-(48) 244 and 225, 106,496 337 and 271. A workgroup that takes rows in turns, and loads one while it stores the one before,
-was faster for float16 rows of whole words (4096x50000 in 235, else 255), and no faster for others."""
+(48) 244 and 225, 106,496 337 and 271."""
+SHORT_WORDS = 1024
+"""Words of a row up to which powers of two of them leave room for several workgroups on a processor."""
+
+
+class Together(NamedTuple):
+    """A workgroup for a row that leaves room for another one on its processor: while one waits, the other loads.
+
+    Attributes:
+        lanes: Its invocations.
+        held: The most words that each holds in registers.
+        shelf: Those that each holds in shared memory beside them.
+    """
+
+    lanes: int
+    held: int
+    shelf: int = 0
+
+    @property
+    def most(self) -> int:
+        """The most words of a row."""
+        return self.lanes * (self.held + self.shelf)
+
+
+TOGETHER = {
+    False: (Together(128, 10), Together(256, 10), Together(512, 11)),
+    True: (Together(128, 10), Together(256, 10), Together(512, 8), Together(512, 5, 5), Together(256, 15, 11)),
+}
+"""For many rows of more words, by whether they are packed; the first that fits. H200 (driver 580, 2026-11-28), GB/s so and
+by powers of two or a processor for each row: of float16 10,000 4,080 and 2,950, 20,000 4,080 and 2,340, 32,000 4,100 and
+3,020, 36,000 3,900 and 2,900, 50,000 3,670 and 3,180; of float32 10,000 4,080 and 3,720, 20,000 4,030 and 3,100, 22,000
+3,840 and 3,150. Longer rows of float32 took more than half of a processor's registers with shared memory, too."""
 _WHOLE_PROCESSOR = 1024
 """Invocations of a workgroup that has a processor's registers for itself."""
 LEAST_ANYWHERE = 24
@@ -51,6 +82,7 @@ class SoftmaxProblem:
         row_units: Units in a row, at most.
         row_elements: Elements in a row.
         kept, row: The kept and the reduced dimensions, merged: steps of x, y in elements.
+        may_start_anywhere: Whether ``WORD_ANYWHERE`` is possible.
     """
 
     side_by_side: bool
@@ -61,6 +93,7 @@ class SoftmaxProblem:
     row_elements: int
     kept: Coalesced
     row: Coalesced
+    may_start_anywhere: bool
 
     @property
     def least_columns(self) -> int:
@@ -98,9 +131,14 @@ class SoftmaxProblem:
         return 0 if self.side_by_side or most < _WHOLE_PROCESSOR else most * each
 
     @property
+    def is_in_words(self) -> bool:
+        """Whether units are words of a row."""
+        return self.unit in (SoftmaxUnit.WORD_OF_A_ROW, SoftmaxUnit.WORD_ANYWHERE)
+
+    @property
     def may_be_packed(self) -> bool:
         """Whether elements may be held as they lie in memory, two in a register."""
-        return self.unit_elements == 8 and self.unit is not SoftmaxUnit.WORD_OF_ROWS
+        return self.unit_elements == 8 and self.is_in_words
 
 
 SOFTMAX = (
@@ -108,9 +146,10 @@ SOFTMAX = (
         "whole",
         when=lambda problem, caps: problem.is_short(caps) or problem.groups >= caps.model.workgroups(1),
         possible=lambda problem, caps: problem.fits_in_registers(caps),
-        because="rows fit into the registers of a workgroup: one read and one write of each byte. H200, 16384x8192 in "
-        "float32: 4061 GB/s. Longer ones take all registers of a processor, where there are enough rows to give each "
-        "processor one: 4096x50000 in 468 us in float32 and 255 in float16, 621 and 303 in two reads",
+        because="rows fit into the registers of a workgroup, of float16 with shared memory: one read and one write of each "
+        "byte. H200, 16384x8192 in float32: 4061 GB/s. The longest take all registers of a processor, where there are "
+        "enough rows to give each processor one: 4096x50000 in 468 us in float32, 621 in two reads; in float16, where a "
+        "processor has two rows, in 222, 303 in two reads",
     ),
     Rule(
         "looped",

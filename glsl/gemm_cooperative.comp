@@ -183,8 +183,19 @@ void main() {
     addend_start = BYTE_OFFSET_ADDEND / R_BYTES + matrix_start(outer, inner, p.addend_strides);
 #endif
 
+    // Products of few workgroups would wait for C once more in the end: an element of each of its sectors is asked for now. H200, 128 rows
+    // of BERT's products: 0.2 to 0.7 us of 6 to 9.
+    const bool asks = HAS_C != 0 && PARTIAL == 0 && AHEAD > 1;
+    float asked = 0;
+    if (asks) {
+        const uint m = min(first_m + gl_SubgroupID / SUBGROUPS_N * SUB_M + gl_SubgroupInvocationID / (SUB_N / 4), p.rows - 1);
+        const uint n = min(first_n + gl_SubgroupID % SUBGROUPS_N * SUB_N + gl_SubgroupInvocationID % (SUB_N / 4) * 4, p.columns - 1);
+        asked = load_c(matrix_start(outer, inner, p.c_strides) + m * p.c_strides[2] + n * p.c_strides[3]);
+    }
+
     const uint first = split * p.split_rounds * TILE_K;
     multiply(first, min(first + p.split_rounds * TILE_K, p.depth));
 
+    if (asks && floatBitsToUint(asked) == p.depth && p.rows == 0) tiles[0] = uvec4(0); // never: what is asked for must seem to be used
     STORE_TILE(outer, inner, matrix, split)
 }

@@ -58,10 +58,10 @@ void from_shared_memory(uint rounds) {
     for (uint round = 1;; ++round) {
         // Where the tiles stay as they are the compiler must not know that they lie in the same place in the next round.
         const uint buffer_at = RUNG < 3 ? round & p.nothing : 0;
-        multiply_tiles(buffer_at, round * TILE_K, RUNG >= 4 && round < rounds);
+        multiply_tiles(buffer_at, 0, round * TILE_K, RUNG >= 4 && round < rounds);
         if (round >= rounds) break;
         if (RUNG >= 2) barrier();
-        if (RUNG >= 3) share_tiles(buffer_at);
+        if (RUNG >= 3) share_tiles(buffer_at, 0);
         if (RUNG >= 2) barrier();
     }
 }
@@ -78,7 +78,7 @@ void main() {
     [[unroll]] for (uint i = 0; i < STAGED_A; ++i) places_a[i] = place_a(word_of_a(i).x, word_of_a(i).y);
     [[unroll]] for (uint i = 0; i < STAGED_B; ++i) places_b[i] = place_b(word_of_b(i).x, word_of_b(i).y);
     fetch_head(0, TILE_K);
-    share_tiles(0);
+    share_tiles(0, 0);
     barrier();
     if (RUNG == 0) from_registers(p.size / TILE_K);
     else from_shared_memory(p.size / TILE_K);

@@ -4,7 +4,7 @@
 //
 // A workgroup stages TILE_K of the depth at a time in shared memory; each of its subgroups multiplies a block of SUB_M rows
 // by SUB_N columns, which it keeps in cooperative matrices of MAT_M x MAT_N, the sizes that the device multiplies. The next
-// TILE_K is on its way from memory, in registers, while the current one is multiplied; and so are the next matrices from
+// AHEAD tiles are on their way from memory, in registers, while the current one is multiplied; and so are the next matrices from
 // shared memory. With two BUFFERS the next tile is written to the other half of shared memory, so that one barrier a round is
 // enough. A depth that is no multiple of TILE_K has its short tile first, before the loop.
 //
@@ -13,7 +13,7 @@
 // Lines are staged in words of 8 elements, 16 bytes; one word of padding a line spreads a column over the banks.
 //
 // Constants: LOCAL_SIZE_X invocations, whole subgroups, (TILE_M / SUB_M) * (TILE_N / SUB_N) of them; TILE_M, TILE_N, TILE_K;
-// SUB_M, SUB_N; MAT_M, MAT_N, MAT_K; BUFFERS (1, 2); SPREAD (1), over how many steps of the multiplication the loads of the
+// SUB_M, SUB_N; MAT_M, MAT_N, MAT_K; BUFFERS (1, 2); AHEAD (1), a power of two; SPREAD (1), over how many steps of the multiplication the loads of the
 // next tile are spread, at most the steps that there are, 0 for before the first matrices are loaded; A_ALONG_K, B_ALONG_K.
 // The words of an operand's tile are a multiple of the invocations.
 //
@@ -50,6 +50,7 @@ const uint STAGED_B = LINES_B * WORDS_B / LOCAL_SIZE_X;
 
 const uint STEPS = TILE_K / MAT_K;
 const uint PARTS = SPREAD > 1 ? SPREAD : 1;
+const uint TURNS = AHEAD > BUFFERS ? AHEAD : BUFFERS;
 const uint SUBGROUPS_N = TILE_N / SUB_N;
 const uint SUBGROUPS = TILE_M / SUB_M * SUBGROUPS_N;
 
@@ -59,8 +60,8 @@ const uint SIZE_TILES = BUFFERS * (SIZE_A + SIZE_B);
 
 PLACE_A places_a[STAGED_A];
 uint places_b[STAGED_B];
-Raw staged_a[STAGED_A];
-Raw staged_b[STAGED_B];
+Raw staged_a[AHEAD][STAGED_A];
+Raw staged_b[AHEAD][STAGED_B];
 
 // (line, word) of an invocation's words of the tiles.
 uvec2 word_of_a(uint i) {
@@ -73,25 +74,25 @@ uvec2 word_of_b(uint i) {
     return uvec2(e / WORDS_B, e % WORDS_B);
 }
 
-// One of PARTS parts of the words of the tiles that start at k.
-void fetch_part(uint k, uint part) {
+// One of PARTS parts of the words of the tiles that start at k, to one of AHEAD places.
+void fetch_part(const uint place, uint k, uint part) {
     [[unroll]] for (uint i = 0; i < STAGED_A; ++i)
-        if (i % PARTS == part) staged_a[i] = fetch_a(places_a[i], word_of_a(i).x, word_of_a(i).y, k);
+        if (i % PARTS == part) staged_a[place][i] = fetch_a(places_a[i], word_of_a(i).x, word_of_a(i).y, k);
     [[unroll]] for (uint i = 0; i < STAGED_B; ++i)
-        if (i % PARTS == part) staged_b[i] = fetch_b(places_b[i], word_of_b(i).x, word_of_b(i).y, k);
+        if (i % PARTS == part) staged_b[place][i] = fetch_b(places_b[i], word_of_b(i).x, word_of_b(i).y, k);
 }
 
 void fetch_head(uint k, uint count) {
-    [[unroll]] for (uint i = 0; i < STAGED_A; ++i) staged_a[i] = head_a(places_a[i], word_of_a(i).x, word_of_a(i).y, k, count);
-    [[unroll]] for (uint i = 0; i < STAGED_B; ++i) staged_b[i] = head_b(places_b[i], word_of_b(i).x, word_of_b(i).y, k, count);
+    [[unroll]] for (uint i = 0; i < STAGED_A; ++i) staged_a[0][i] = head_a(places_a[i], word_of_a(i).x, word_of_a(i).y, k, count);
+    [[unroll]] for (uint i = 0; i < STAGED_B; ++i) staged_b[0][i] = head_b(places_b[i], word_of_b(i).x, word_of_b(i).y, k, count);
 }
 
-void share_tiles(uint buffer_at) {
+void share_tiles(uint buffer_at, const uint place) {
     const uint start = buffer_at * (SIZE_A + SIZE_B);
     [[unroll]] for (uint i = 0; i < STAGED_A; ++i)
-        tiles[start + word_of_a(i).x * PITCH_A + word_of_a(i).y] = packed_a(staged_a[i]);
+        tiles[start + word_of_a(i).x * PITCH_A + word_of_a(i).y] = packed_a(staged_a[place][i]);
     [[unroll]] for (uint i = 0; i < STAGED_B; ++i)
-        tiles[start + SIZE_A + word_of_b(i).x * PITCH_B + word_of_b(i).y] = packed_b(staged_b[i]);
+        tiles[start + SIZE_A + word_of_b(i).x * PITCH_B + word_of_b(i).y] = packed_b(staged_b[place][i]);
 }
 
 // The subgroup's matrices of a step of MAT_K, from a buffer's tiles at `start`.
@@ -114,15 +115,15 @@ void share_tiles(uint buffer_at) {
         }                                                                                                                  \
     }
 
-// Multiplies a buffer's tiles, and in its first steps fetches those that start at `next`, if there are some.
-void multiply_tiles(uint buffer_at, uint next, bool fetches) {
+// Multiplies a buffer's tiles, and in its first steps fetches those that start at `next` to a place, if there are some.
+void multiply_tiles(uint buffer_at, const uint place, uint next, bool fetches) {
     const uint start = buffer_at * (SIZE_A + SIZE_B);
     MATRIX_A rows[2][BLOCKS_M];
     MATRIX_B columns[2][BLOCKS_N];
-    if (SPREAD == 0 && fetches) fetch_part(next, 0);
+    if (SPREAD == 0 && fetches) fetch_part(place, next, 0);
     LOAD_MATRICES(rows[0], columns[0], start, 0)
     [[unroll]] for (uint step = 0; step < STEPS; ++step) {
-        if (step < SPREAD && fetches) fetch_part(next, step);
+        if (step < SPREAD && fetches) fetch_part(place, next, step);
         if (step + 1 < STEPS) LOAD_MATRICES(rows[(step + 1) % 2], columns[(step + 1) % 2], start, step + 1)
         [[unroll]] for (uint j = 0; j < BLOCKS_N; ++j)
             [[unroll]] for (uint i = 0; i < BLOCKS_M; ++i)
@@ -142,26 +143,27 @@ void multiply(uint first, uint last) {
 
     const uint head = (last - first - 1) % TILE_K + 1;
     fetch_head(first, head);
-    share_tiles(0);
-    barrier();
-    for (uint k = first + head;; k += TILE_K) {
-        multiply_tiles(0, k, k < last);
-        if (k >= last) break;
-        if (BUFFERS == 1) {
-            barrier();
-            share_tiles(0);
-            barrier();
-            continue;
-        }
-        share_tiles(1);
-        barrier();
-        k += TILE_K;
-        multiply_tiles(1, k, k < last);
-        if (k >= last) break;
-        share_tiles(0);
-        barrier();
+    [[unroll]] for (uint i = 1; i < AHEAD; ++i) {
+        const uint k = first + head + (i - 1) * TILE_K;
+        if (k < last)
+            [[unroll]] for (uint part = 0; part < PARTS; ++part) fetch_part(i, k, part);
     }
+    share_tiles(0, 0);
     barrier();
+    for (uint k = first + head;;) {
+        [[unroll]] for (uint turn = 0; turn < TURNS; ++turn) {
+            const uint next = k + (AHEAD - 1) * TILE_K;
+            multiply_tiles(turn % BUFFERS, turn % AHEAD, next, next < last);
+            if (k >= last) {
+                barrier();
+                return;
+            }
+            if (BUFFERS == 1) barrier();
+            share_tiles((turn + 1) % BUFFERS, (turn + 1) % AHEAD);
+            barrier();
+            k += TILE_K;
+        }
+    }
 }
 
 #endif

@@ -19,8 +19,8 @@ WORD = WORD_BITS // 16
 
 class CooperativeTile(NamedTuple):
     """The cover of a tile by a workgroup: its rows and columns, the depth staged at a time, the block of each subgroup, how
-    many tiles there are in shared memory at a time, and over how many steps the loads of the next one are spread (0: before
-    the first)."""
+    many tiles there are in shared memory at a time, over how many steps the loads of a further one are spread (0: before the
+    first), and how many are on their way from memory at a time."""
 
     rows: int
     columns: int
@@ -29,6 +29,7 @@ class CooperativeTile(NamedTuple):
     block_columns: int
     buffers: int = 1
     spread: int = 1
+    ahead: int = 1
 
     @property
     def subgroups(self) -> int:
@@ -52,14 +53,6 @@ class CooperativeTile(NamedTuple):
 
 
 _SQUARE, _DEEP_SQUARE = CooperativeTile(64, 64, 64, 32, 32), CooperativeTile(64, 64, 128, 32, 32)
-"""The second waits for memory half as often, and stands for the first where workgroups are few: H200 (driver 580,
-2026-11-28), 32 and 64 rows of float16 and weights that were in no cache, us with the first and the second: 64 x 3072 of
-depth 768, 48 workgroups, 12.6 and 9.2; 64 x 4096 of 4096, 64 of them, 51.6 and 33.1, 128 32.0 and 23.8, 256 22.3 and 19.3,
-512 20.2 and 21.9; 64 x 14336 of 4096, 224 58.5 and 47.6, 448 53.0 and 54.4."""
-_FEW_WORKGROUPS = 2
-"""For each processor, up to which they are few."""
-_DEEP = 256
-"""The least depth that the deep tile was meant for: two rounds."""
 _TILES = (
     CooperativeTile(128, 256, 48, 64, 64, spread=2),
     CooperativeTile(128, 128, 64, 64, 64),
@@ -79,6 +72,32 @@ _BETWEEN = (
     _SQUARE,
 )
 """Further tiles, of which the model says where they are the best."""
+
+
+class _Patient(NamedTuple):
+    """A tile that stands for another where workgroups are few and wait for memory: it has more on the way. ``most``: the
+    workgroups for each processor up to which it is faster."""
+
+    tile: CooperativeTile
+    instead: CooperativeTile
+    most: float
+
+
+_PATIENT = (
+    _Patient(CooperativeTile(16, 64, 128, 16, 16, spread=0), CooperativeTile(16, 64, 256, 16, 16, spread=0, ahead=2), 1.5),
+    _Patient(CooperativeTile(32, 64, 128, 16, 32), CooperativeTile(32, 64, 128, 16, 32, ahead=2), 1.0),
+    _Patient(_SQUARE, _DEEP_SQUARE._replace(ahead=2), 2.0),
+    _Patient(CooperativeTile(64, 128, 64, 32, 32), CooperativeTile(64, 128, 64, 32, 32, ahead=2), 1.5),
+)
+"""H200 (driver 580, 2026-11-28), float16 weights that were in no cache, us with the first tile and with the second, where
+workgroups are 12 to 128: 128 x 768 of depth 768 7.4 and 5.8, 49 x 1024 of 1024 9.0 and 6.7, 16 x 1024 of 1024 8.9 and 6.6;
+197 x 768 of 768 7.7 and 7.0, 512 x 512 of 2048 15.3 and 13.7, 256 x 1024 of 1024 9.5 and 8.6; 64 x 3072 of 768 12.2 and 8.6;
+197 x 3072 of 768 13.0 and 12.3, 1024 x 1024 of 1024 15.2 and 14.5. Where they are more: 64 x 3072 of 768, 192 of them, 8.3
+and 7.7, 128 x 2304 of 768, 288, 10.3 and 11.3; 197 x 2304 of 768, 252, 9.3 and 9.6; 64 x 14336 of 4096, 448, 53 and 54; 197
+x 768 of 3072, 168, 16.0 and 15.6. Convolutions took the same or 1 % longer so, and keep their own tiles. BERT-base, 128
+words, 0.80 and 0.77 ms."""
+_PATIENT_ROUNDS = 2
+"""The fewest rounds of such a tile."""
 
 
 class FewRowsTile(NamedTuple):
@@ -208,14 +227,24 @@ def parted_tile(
         return CooperativeTile(*few[0]), few[1]
     second = SecondFactor.ALONG_DEPTH if b_along_depth else SecondFactor.ACROSS_DEPTH
     chosen = fastest_parts(rows, columns, depth, matrices, caps, second)
-    if chosen is not None:
-        return chosen
-    tile = cooperative_tile(rows, columns, matrices, caps, b_along_depth=b_along_depth)
-    workgroups = tile.tiles(rows, columns) * matrices
-    to_fill = caps.model.workgroups(1)  # a workgroup of cooperative matrices is a whole processor's
-    if 2 * workgroups > to_fill:
-        return tile, 1
-    return tile, min(to_fill * 2 // workgroups, -(-depth // tile.depth) // _PART_ROUNDS)
+    if chosen is None:
+        tile = cooperative_tile(rows, columns, matrices, caps, b_along_depth=b_along_depth)
+        workgroups = tile.tiles(rows, columns) * matrices
+        to_fill = caps.model.workgroups(1)  # a workgroup of cooperative matrices is a whole processor's
+        few_parts = 1 if 2 * workgroups > to_fill else to_fill * 2 // workgroups
+        chosen = tile, max(min(few_parts, -(-depth // tile.depth) // _PART_ROUNDS), 1)
+    tile, parts = chosen
+    return CooperativeTile(*decided(_patient, caps, (*tile,), (rows, columns, depth, matrices * parts))), parts
+
+
+def _patient(caps: Capabilities, tile: tuple[int, ...], sizes: tuple[int, int, int, int]) -> tuple[int, ...]:
+    """The tile, or that which stands for it: for rows, columns, depth, and matrices with their parts."""
+    rows, columns, depth, matrices = sizes
+    own = next((row for row in _PATIENT if row.tile == tile), None)
+    if own is None or depth < _PATIENT_ROUNDS * own.instead.depth or not _fitting(caps, (own.instead,)):
+        return tile
+    few = own.tile.tiles(rows, columns) * matrices <= own.most * caps.model.processors
+    return (*own.instead,) if few else tile
 
 
 def _few_rows_parts(
@@ -273,9 +302,6 @@ def _fastest_parts(caps: Capabilities, second: int, sizes: tuple[int, int, int, 
     if not found:
         return None
     _, tile, parts = min(found, key=lambda choice: choice[0])
-    few = tile.tiles(rows, columns) * matrices * parts <= _FEW_WORKGROUPS * model.processors
-    if tile == _SQUARE and few and depth >= _DEEP and _fitting(caps, (_DEEP_SQUARE,)):
-        tile = _DEEP_SQUARE
     return tuple(tile), parts
 
 
@@ -293,6 +319,7 @@ def cooperative_constants(tile: CooperativeTile, matrix: CooperativeMatrix, caps
         "MAT_K": matrix.k,
         "BUFFERS": tile.buffers,
         "SPREAD": tile.spread,
+        **({"AHEAD": tile.ahead} if tile.ahead > 1 else {}),
     }
 
 

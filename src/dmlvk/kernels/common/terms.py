@@ -47,6 +47,7 @@ COOPERATIVE_TILE = (
     ("MAT_N", 16),
     ("MAT_K", 16),
     ("BUFFERS", 1),
+    ("AHEAD", 1),
     ("SPREAD", 1),
     ("A_ALONG_K", 1),
     ("B_ALONG_K", 0),

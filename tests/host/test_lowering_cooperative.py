@@ -282,6 +282,7 @@ def test_few_workgroups_have_more_on_the_way(
     """Those of BERT and ViT; a short sum, and more workgroups, keep the tile."""
     found, of = parted_tile(*sizes, GPU, b_along_depth=False)
     assert ((found.rows, found.columns, found.depth, found.ahead), of) == (tile, parts)
+    assert parted_tile(*sizes, GPU, b_along_depth=False, patient=False)[0].ahead == 1
     little = dataclasses.replace(GPU, shared_memory_bytes=16 << 10)
     found, _ = parted_tile(*sizes, little, b_along_depth=False)
     assert found.shared_bytes <= little.shared_memory_bytes

@@ -134,8 +134,8 @@ def test_many_long_rows_share_processors(data_type: Any, size: int, shape: tuple
         return (constants["LANES"], constants["UNITS"], constants.get("PACKED", 0), constants.get("SHELF", 0))
 
     assert shape_of(softmax((2000, size), (1,), data_type)) == shape
-    few = shape_of(softmax((4, size), (1,), data_type))
-    assert few[0] >= shape[0], "a row that is alone has as many invocations as before"
+    few = shape_of(softmax((GPU.model.workgroups(1), size), (1,), data_type))
+    assert few[0] >= shape[0], "a row that is alone on a processor has more invocations"
     assert not few[3]
     assert not shape_of(softmax((2000, size), (1,), data_type), dataclasses.replace(caps, shared_memory_bytes=16384))[3]
 

@@ -85,7 +85,7 @@ def product_tile(
     chosen = decided(_timeless_choice, caps, pixels, outputs, depth, groups)
     if chosen is not None:
         return CooperativeTile(*chosen[0]), chosen[1]
-    return parted_tile(pixels, outputs, depth, groups, caps, b_along_depth=b_along_depth)
+    return parted_tile(pixels, outputs, depth, groups, caps, b_along_depth=b_along_depth, patient=False)
 
 
 def plane_tile(outputs: int, pixels: int, groups: int, caps: Capabilities) -> CooperativeTile:

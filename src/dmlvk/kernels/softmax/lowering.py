@@ -149,10 +149,10 @@ def _shape(problem: SoftmaxProblem, caps: Capabilities, *, whole: bool) -> _Shap
 
 
 def _shape_together(problem: SoftmaxProblem, caps: Capabilities, most: int) -> _Shape | None:
-    """A workgroup for each of many long rows that leaves room for another on its processor; None where there is none, and
-    for rows that other shapes are as good for."""
+    """A workgroup for each of many long rows that leaves room for another on its processor; None where there is none, where
+    rows are no more than processors, and for rows that other shapes are as good for."""
     units = problem.row_units
-    if caps.is_cpu or not problem.is_in_words or units <= SHORT_WORDS or problem.groups < caps.model.workgroups(1):
+    if caps.is_cpu or not problem.is_in_words or units <= SHORT_WORDS or problem.groups < caps.model.workgroups(2):
         return None
     packed = problem.may_be_packed
     for found in TOGETHER[packed]:

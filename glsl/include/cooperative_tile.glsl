@@ -13,8 +13,9 @@
 // Lines are staged in words of 8 elements, 16 bytes; one word of padding a line spreads a column over the banks.
 //
 // Constants: LOCAL_SIZE_X invocations, whole subgroups, (TILE_M / SUB_M) * (TILE_N / SUB_N) of them; TILE_M, TILE_N, TILE_K;
-// SUB_M, SUB_N; MAT_M, MAT_N, MAT_K; BUFFERS (1, 2); AHEAD (1), a power of two; SPREAD (1), over how many steps of the multiplication the loads of the
-// next tile are spread, at most the steps that there are, 0 for before the first matrices are loaded; A_ALONG_K, B_ALONG_K.
+// SUB_M, SUB_N; MAT_M, MAT_N, MAT_K; BUFFERS (1, 2); AHEAD (1, 2, 4); SPREAD (1), over how many steps of the multiplication the
+// loads of a further tile are spread, at most the steps that there are, 0 for before the first matrices are loaded; A_ALONG_K,
+// B_ALONG_K.
 // The words of an operand's tile are a multiple of the invocations.
 //
 // The includer defines, before the include, where words come from, `Raw` being 8 elements as they lie in memory:

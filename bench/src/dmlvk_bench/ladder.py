@@ -8,7 +8,9 @@ Where a driver brings tiles through shared memory itself, the top is no higher. 
 (``VK_NV_cooperative_matrix2``), in a kernel that only loads, multiplies and stores, reached 341 TFLOP/s of 4096 rows,
 columns and terms and 350 of 8192, on an H100 (driver 580, 2026-11-26) with the best of some 40 tiles: 160 x 128, 64 deep,
 128 invocations. 128 x 128 had 320; 256 invocations at most 297; more than 160 sums an invocation 50 to 310. Gemm has 335 and
-347 there.
+347 there. On an H200 (2026-11-28), where Gemm has 325, they had 187 to 256 with words of the next tile asked for ahead, and
+26 to 54 with its matrices loaded before the products of this one. Gemm with factors that are coherent or volatile, so that
+loads might pass the first cache by, is as long a program and as fast.
 
 Without shared memory it is higher. Where factors lie in memory as the matrices of a subgroup have them, an invocation
 loads its elements as words of 16 bytes, and there are no barriers: 384 and 411 TFLOP/s in tiles of 128 x 128 of 2 x 2

@@ -675,7 +675,9 @@ _TILE_SHAPES = (
     AttentionTileShape(128, 8, 64, 16),
     AttentionTileShape(128, 32, 32, 16),
 )
-"""The tiles from the largest to the one that every device has."""
+"""The tiles from the largest to the one that every device has. With 8 scores by 8 an invocation, which reads shared memory
+half as often as 8 by 4, sums spill: H200, 64 heads of 2048 rows of 64, 2.2 ms, so 3.0 to 19; of 128 elements, 32 heads, 2.3
+ms, and 2.6 to 4.3 with 128 keys, 128 rows, or a depth of 4 or 16."""
 _CPU_TILE_SHAPE = AttentionTileShape(64, 16, 32, 4)
 """Small, because a CPU's driver takes seconds to compile unrolled loops."""
 _DEPTH_WITH_QUERIES = 8

@@ -124,6 +124,7 @@ float held[IS_PACKED ? 1 : UNITS][UNIT_ELEMENTS];
 uvec4 words[IS_PACKED ? UNITS : 1];
 #endif
 #if defined(MAY_BE_PACKED) && UNIT == 3
+#define HAS_SHELF
 #define ON_SHELF SHELF
 shared uvec4 shelf[SHELF > 0 ? SHELF * LOCAL_SIZE_X : 1];
 #define SHELF_AT(i) shelf[(i) * LOCAL_SIZE_X + workgroup_invocation()]
@@ -132,7 +133,7 @@ shared uvec4 shelf[SHELF > 0 ? SHELF * LOCAL_SIZE_X : 1];
 #endif
 
 uint taken(uint i, const bool is_shelved) {
-#if defined(MAY_BE_PACKED) && UNIT == 3
+#ifdef HAS_SHELF
     if (is_shelved) {
         unpack_word(SHELF_AT(i), held[0]);
         return 0;
@@ -195,7 +196,7 @@ void load_tile(uint first) {
     }
     return;
 #elif defined(T_IS_FLOAT16)
-#if defined(MAY_BE_PACKED) && UNIT == 3
+#ifdef HAS_SHELF
     uvec4 first_words[SHELF > 0 ? SHELF : 1];
     [[unroll]] for (uint i = 0; i < SHELF; ++i) first_words[i] = x_units[x_start + unit_at(min(held_unit(first, i), last)).x];
     [[unroll]] for (uint i = 0; i < SHELF; ++i) SHELF_AT(i) = own_elements(held_unit(first, i), first_words[i]);

@@ -95,8 +95,8 @@ workgroups are 12 to 128: 128 x 768 of depth 768 7.4 and 5.8, 49 x 1024 of 1024 
 197 x 3072 of 768 13.0 and 12.3, 1024 x 1024 of 1024 15.2 and 14.5. Where they are more: 64 x 3072 of 768, 192 of them, 8.3
 and 7.7, 128 x 2304 of 768, 288, 10.3 and 11.3; 197 x 2304 of 768, 252, 9.3 and 9.6; 64 x 14336 of 4096, 448, 53 and 54; 197
 x 768 of 3072, 168, 16.0 and 15.6. Convolutions took the same or 1 % longer so, and keep their own tiles. BERT-base, 128
-words, 0.80 and 0.77 ms. With its weights read by a dispatch beside the step before, a product alone took 0.5 to 2.8 us less,
-but BERT and ViT-B/16 as long as without."""
+words, 0.80 and 0.77 ms, in two runs. With its weights read by a dispatch beside the step before, a product alone took 0.5 to
+2.8 us less, but BERT and ViT-B/16 as long as without."""
 _PATIENT_ROUNDS = 2
 """The fewest rounds of such a tile."""
 
@@ -236,16 +236,22 @@ def parted_tile(
         return CooperativeTile(*few[0]), few[1]
     second = SecondFactor.ALONG_DEPTH if b_along_depth else SecondFactor.ACROSS_DEPTH
     chosen = fastest_parts(rows, columns, depth, matrices, caps, second)
-    if chosen is None:
-        tile = cooperative_tile(rows, columns, matrices, caps, b_along_depth=b_along_depth)
-        workgroups = tile.tiles(rows, columns) * matrices
-        to_fill = caps.model.workgroups(1)  # a workgroup of cooperative matrices is a whole processor's
-        few_parts = 1 if 2 * workgroups > to_fill else to_fill * 2 // workgroups
-        chosen = tile, max(min(few_parts, -(-depth // tile.depth) // _PART_ROUNDS), 1)
+    tile, parts = chosen or _filling_parts(rows, columns, depth, matrices, caps, b_along_depth=b_along_depth)
     if not patient:
-        return chosen
-    tile, parts = chosen
+        return tile, parts
     return CooperativeTile(*decided(_patient, caps, (*tile,), (rows, columns, depth, matrices * parts))), parts
+
+
+def _filling_parts(
+    rows: int, columns: int, depth: int, matrices: int, caps: Capabilities, *, b_along_depth: bool
+) -> tuple[CooperativeTile, int]:
+    """The tile by its size alone, in parts where its workgroups do not fill half of the device."""
+    tile = cooperative_tile(rows, columns, matrices, caps, b_along_depth=b_along_depth)
+    workgroups = tile.tiles(rows, columns) * matrices
+    to_fill = caps.model.workgroups(1)  # a workgroup of cooperative matrices is a whole processor's
+    if 2 * workgroups > to_fill:
+        return tile, 1
+    return tile, max(min(to_fill * 2 // workgroups, -(-depth // tile.depth) // _PART_ROUNDS), 1)
 
 
 def _patient(caps: Capabilities, tile: tuple[int, ...], sizes: tuple[int, int, int, int]) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ import dmlvk
 from dmlvk.spec.enums import ConvolutionDirection, TensorDataType
 from dmlvk.spec.ops.block_quantized import BlockQuantizedGather, BlockQuantizedGemm
 from dmlvk.spec.ops.cached_attention import CachedAttention
-from dmlvk.spec.ops.matmul import FormatGemm, GemmGate, NormalizedGemm
+from dmlvk.spec.ops.matmul import FormatGemm, GemmGate, GemmNormalization, NormalizedGemm
 from dmlvk.spec.tensor import TensorDesc
 from dmlvk.verify.cases.model import NUMPY_TYPES, distinct_indices, generator, indices_below, uniform
 from dmlvk_bench.problems import FAMILIES, all_problems, twin
@@ -50,7 +50,7 @@ def operations(problem: Problem) -> int:
     """Additions and multiplications, from the sizes of the desc's tensors alone; 0 where bytes are what counts."""
     desc = problem.desc
     match desc:
-        case dmlvk.Gemm() | FormatGemm() | dmlvk.MatrixMultiplyInteger():
+        case dmlvk.Gemm() | FormatGemm() | GemmNormalization() | dmlvk.MatrixMultiplyInteger():
             return 2 * math.prod(desc.tensor("output_tensor").sizes) * desc.tensor("a_tensor").sizes[-1]
         case GemmGate():
             return 4 * math.prod(desc.tensor("output_tensor").sizes) * desc.tensor("a_tensor").sizes[-1]

@@ -25,7 +25,7 @@ from dmlvk.spec.gate import Gate
 from dmlvk.spec.ops.block_quantized import BlockQuantizedGemm, NormalizedBlockGemm
 from dmlvk.spec.ops.cached_attention import CachedAttention
 from dmlvk.spec.ops.convolution import ConvolutionAdd
-from dmlvk.spec.ops.matmul import FormatGemm, GemmAdd, GemmGate, NormalizedGemm
+from dmlvk.spec.ops.matmul import FormatGemm, GemmAdd, GemmGate, GemmNormalization, NormalizedGemm
 from dmlvk.spec.ops.resample import ResampleWeights
 from dmlvk.spec.ops.root_mean_square import RootMeanSquare
 from dmlvk.spec.ops.suppression import NonMaxSuppression
@@ -191,6 +191,10 @@ MET: list[tuple[Limitation, OperatorDesc]] = [
     ),
     (LOOP_ROUNDS, FormatGemm(**tensors("UINT16", a=(64, 2**20), b=(2**20, 64), output=(64, 64)))),
     (LOOP_ROUNDS, ops.Gemm(**tensors("FLOAT32", a=(64, 2**20), b=(2**20, 64), output=(64, 64)))),
+    (
+        LOOP_ROUNDS,
+        GemmNormalization(**tensors("FLOAT32", a=(64, 2**20), b=(2**20, 64), output=(64, 64)), epsilon=1e-5),
+    ),
     (LOOP_ROUNDS, GemmAdd(**tensors("FLOAT32", a=(64, 2**20), b=(2**20, 64), addend=(64, 64), output=(64, 64)))),
     (LOOP_ROUNDS, GemmGate(**tensors("FLOAT32", a=(64, 2**20), b=(2**20, 64), output=(64, 32)), gate=Gate.SILU)),
     *(

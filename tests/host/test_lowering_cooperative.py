@@ -288,6 +288,34 @@ def test_few_workgroups_have_more_on_the_way(
     assert found.shared_bytes <= little.shared_memory_bytes
 
 
+@pytest.mark.parametrize(
+    ("sizes", "cover"),
+    [
+        ((128, 768, 768, 1), (16, 64, 128, 3)),
+        ((197, 768, 768, 1), (32, 64, 128, 3)),
+        ((384, 1024, 1024, 1), (64, 128, 64, 2)),
+        ((512, 768, 768, 1), (64, 64, 128, 2)),
+        ((49, 768, 768, 1), (16, 64, 128, 3)),
+        ((128, 768, 384, 1), (16, 64, 128, 1)),
+        ((1024, 1024, 1024, 1), (64, 128, 64, 1)),
+        ((128, 768, 3072, 1), (64, 64, 128, 4)),
+        ((2048, 768, 3072, 1), (192, 128, 64, 2)),
+    ],
+)
+def test_parts_that_are_added_anyway_are_short_and_many(
+    sizes: tuple[int, int, int, int], cover: tuple[int, int, int, int]
+) -> None:
+    """Those before normalizations: two rounds at least, and no more workgroups than there is room for at once. What is in
+    parts already keeps them."""
+    tile, parts = parted_tile(*sizes, GPU, b_along_depth=False, merged=True)
+    assert (tile.rows, tile.columns, tile.depth, parts) == cover
+    little = dataclasses.replace(GPU, shared_memory_bytes=16 << 10)
+    tile, _ = parted_tile(*sizes, little, b_along_depth=False, merged=True)
+    assert tile.shared_bytes <= little.shared_memory_bytes
+    cpu = dataclasses.replace(GPU, is_cpu=True)
+    assert parted_tile(*sizes, cpu, b_along_depth=False, merged=True) == parted_tile(*sizes, cpu, b_along_depth=False)
+
+
 def test_parts_have_rounds_enough() -> None:
     for depth in (64, 512, 1024, 4096):
         tile, parts = parted_tile(128, 512, depth, 1, GPU, b_along_depth=False)

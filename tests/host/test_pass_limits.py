@@ -20,7 +20,7 @@ from dmlvk.spec.enums import MatrixTransform, TensorDataType, TensorFlags
 from dmlvk.spec.gate import Gate
 from dmlvk.spec.ops.block_quantized import BlockQuantizedGemm, NormalizedBlockGemm
 from dmlvk.spec.ops.chain import PointwiseChain
-from dmlvk.spec.ops.matmul import GemmGate, NormalizedGemm
+from dmlvk.spec.ops.matmul import GemmAdd, GemmGate, GemmNormalization, NormalizedGemm
 from dmlvk.spec.ops.root_mean_square import RootMeanSquare
 from dmlvk.spec.ops.rotary import RotaryEmbedding
 from dmlvk.spec.schema import OperatorDesc
@@ -263,6 +263,84 @@ def test_a_product_with_a_gate_normalizes() -> None:
     )
     (found,) = _normalized(_layer(gated, 1, 32))
     assert isinstance(found, NormalizedGemm) and found.product == gated
+
+
+def _before_a_norm(
+    product: OperatorDesc, sizes: tuple[int, ...] = (6, 64), *, keeps: bool = False, **fields: Any
+) -> list[OperatorDesc]:
+    """What becomes of a product and a normalization of what it makes, seen in some sizes; ``keeps``: the caller reads the
+    product, too."""
+    made = TensorDesc(F16, sizes)
+    norm = ops.MeanVarianceNormalization2(
+        **{"input_tensor": made, "output_tensor": made, "axes": (len(sizes) - 1,), "epsilon": 1e-5, **fields}
+    )
+    between, end = _storage(made), _storage(made)
+    inputs = [None if slot.tensor is None else _storage(slot.tensor) for slot in product.input_slots()]
+    sides = [None if slot.tensor is None else _storage(slot.tensor) for slot in norm.input_slots()[1:]]
+    steps = [Step("", product, tuple(inputs), (between,)), Step("", norm, (between, *sides), (end,))]
+    return _after("rows_of_products", steps, [end, between] if keeps else [end])
+
+
+def test_a_product_takes_the_normalization_of_its_rows() -> None:
+    side = TensorDesc(F16, (1, 64))
+    added = GemmAdd(**{name: getattr(_plain(6), name) for name in _NAMES}, addend_tensor=TensorDesc(F16, (6, 64)))
+    for plain in (_plain(6), _plain(6, alpha=2.0, c_tensor=TensorDesc(F16, (6, 64), (0, 1))), added):
+        (found,) = _before_a_norm(plain, scale_tensor=side, use_mean=False)
+        found.validate()
+        assert isinstance(found, GemmNormalization) and found.product == plain
+        assert found.tensor("norm_scale_tensor").sizes == (64,) and found.norm_bias_tensor is None and not found.use_mean
+
+
+def test_a_product_that_is_read_stays_an_output() -> None:
+    for keeps in (False, True):
+        (found,) = _before_a_norm(_plain(6), keeps=keeps)
+        assert isinstance(found, GemmNormalization)
+        assert found.product_tensor == (TensorDesc(F16, (6, 64)) if keeps else None)
+
+
+_NAMES = ("a_tensor", "b_tensor", "output_tensor", "trans_b")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "axes", "fused"),
+    [
+        ((2, 3, 64), (2,), True),
+        ((6, 64, 1), (1, 2), True),
+        ((6, 8, 8), (1, 2), True),
+        ((6, 1, 64), (2,), True),
+        ((6, 64), (0, 1), False),
+        ((6, 64), (), False),
+        ((12, 32), (1,), False),
+        ((6, 8, 8), (2,), False),
+        ((6, 8, 8), (1,), False),
+        ((64, 6), (0,), False),
+    ],
+)
+def test_what_is_normalized_is_a_row(sizes: tuple[int, ...], axes: tuple[int, ...], fused: bool) -> None:
+    found = _before_a_norm(_plain(6), sizes, axes=axes)
+    assert len(found) == (1 if fused else 2)
+
+
+@pytest.mark.parametrize(
+    ("product", "norm"),
+    [
+        (_plain(6, fused_activation=ops.ActivationRelu()), {}),
+        (_plain(6), {"fused_activation": ops.ActivationRelu()}),
+        (_plain(6), {"use_variance": False}),
+        (_plain(6), {"scale_tensor": TensorDesc(F16, (6, 64))}),
+        (_plain(6), {"scale_tensor": TensorDesc(F16, (6, 1))}),
+    ],
+    ids=["activated product", "activation", "no variance", "a scale each", "a scale for each row"],
+)
+def test_a_product_and_a_normalization_that_do_more_stay_two(product: OperatorDesc, norm: dict[str, Any]) -> None:
+    assert len(_before_a_norm(product, **norm)) == 2
+
+
+def test_a_product_that_a_device_may_have_to_cut_takes_no_normalization() -> None:
+    for columns, left in ((2**21, 1), (2**21 + 8, 2)):
+        sizes = {"b_tensor": (columns, 32), "output_tensor": (1, columns)}
+        product = _plain(1, **{name: TensorDesc(F16, own) for name, own in sizes.items()})
+        assert len(_before_a_norm(product, (1, columns))) == left
 
 
 SLOPE = math.sqrt(8 / math.pi)

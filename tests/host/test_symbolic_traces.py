@@ -291,7 +291,7 @@ def computed(trace: Trace, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndar
         function = oracle(type(step.desc))
         assert function is not None
         results = function(plain(step.desc), *arrays)
-        results = results if type(results) is tuple else (getattr(results, "value", results),)
+        results = [getattr(result, "value", result) for result in (results if type(results) is tuple else (results,))]
         for slot, storage, result in zip(step.desc.output_slots(), step.outputs, results, strict=False):
             if slot.tensor is not None:
                 view(storage, slot.tensor)[...] = result

@@ -10,7 +10,7 @@ import numpy as np
 import dmlvk
 from dmlvk.spec.enums import MatrixTransform, TensorDataType
 from dmlvk.spec.gate import Gate
-from dmlvk.spec.ops.matmul import FormatGemm, GemmGate, NormalizedGemm
+from dmlvk.spec.ops.matmul import FormatGemm, GemmGate, GemmNormalization, NormalizedGemm
 from dmlvk.spec.tensor import TensorDesc
 from dmlvk.verify.cases.model import Array
 from dmlvk_bench.problems.data import ordinary
@@ -171,6 +171,42 @@ def _normalized(scale: Scale, rows: int, depth: int, columns: int) -> Problem:
     )
 
 
+def _rows_normalized(scale: Scale, data_type: TensorDataType, rows: int, depth: int, columns: int) -> Problem:
+    """What the halves of an encoder's layer end with: a product with its bias, what goes round it, and a normalization."""
+    epsilon = 1e-5
+
+    def rival(torch: Any, a: Any, b: Any, bias: Any, addend: Any, norm_scale: Any, norm_bias: Any) -> Any:
+        total = torch.addmm(bias[0], a, b) + addend
+        return torch.nn.functional.layer_norm(total, total.shape[-1:], norm_scale, norm_bias, epsilon)
+
+    _, rows, depth, columns = scale.fit((1, rows, depth, columns), 1, 2, 3, elements=_elements, operations=_operations)
+    a, b, y = (TensorDesc(data_type, matrix) for matrix in ((rows, depth), (depth, columns), (rows, columns)))
+    bias, side = TensorDesc(data_type, (rows, columns), (0, 1)), TensorDesc(data_type, (columns,))
+    desc = GemmNormalization(
+        a_tensor=a,
+        b_tensor=b,
+        c_tensor=bias,
+        addend_tensor=y,
+        norm_scale_tensor=side,
+        norm_bias_tensor=side,
+        output_tensor=y,
+        epsilon=epsilon,
+    )
+    return Problem(
+        f"GEMM with normalized rows depth {depth} {data_type.name} {rows}x{columns}",
+        desc,
+        rival,
+        1.0,
+        bytes_moved=nbytes(a, b, bias, y, side, side, y),
+        operations=_operations((1, rows, depth, columns)),
+        tolerance=5e-3 if data_type is FLOAT16 else 2e-5,
+    )
+
+
+_ENDS = ((128, 768, 768), (128, 3072, 768), (197, 768, 768), (197, 3072, 768), (512, 1024, 1024), (512, 4096, 1024))
+"""Rows, depth and columns of the products before the normalizations of BERT, ViT-B/16 and a larger encoder."""
+
+
 _WIDE = ((128, 4096, 14336), (256, 14336, 4096), (512, 4096, 4096), (2048, 4096, 14336))
 """Rows, depth and columns of the products of a language model's layers with the words of a prompt."""
 
@@ -206,4 +242,5 @@ def problems(scale: Scale) -> list[Problem]:
     found += [_of_bits(scale, *sizes, 0.6) for sizes in _WIDE]
     found += [_of_bits(scale, rows, large, large, 0.9, copy_target=0.9) for rows in (1, 16)]
     gated = (_gated(scale, rows, 2048, 16384) for rows in (1, 512))
-    return [*found, *gated, _normalized(scale, 1, 2048, 3072)]
+    ends = (_rows_normalized(scale, data_type, *sizes) for data_type in FLOATS for sizes in _ENDS)
+    return [*found, *gated, _normalized(scale, 1, 2048, 3072), *ends]

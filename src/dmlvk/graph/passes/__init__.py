@@ -28,6 +28,7 @@ from dmlvk.graph.passes.normalization import (
     recognise_layer_normalization,
     recognise_root_mean_square,
 )
+from dmlvk.graph.passes.product_rows import normalize_products
 from dmlvk.graph.passes.products import fuse_normalizations, join_products
 from dmlvk.graph.passes.rotary import recognise_rotary
 from dmlvk.graph.passes.softmax import recognise_softmax_or_zero
@@ -80,6 +81,11 @@ PASSES: Final = (
     Pass("products", "the launches of several products of one tensor but those of one", join_products),
     Pass("residual", "a read and a write of a product's output", fuse_residuals),
     Pass("activation", "a read and a write of the tensor", fuse_activations),
+    Pass(
+        "rows_of_products",
+        "a launch, and a write and a read of a product's output, where a product is in parts",
+        normalize_products,
+    ),
     Pass("channels_last", "a copy of what each FLOAT16 convolution reads", lay_channels_last),
     Pass("normalized_products", "the launch of a normalization before a product of a few rows", fuse_normalizations),
     Pass("constants", "what would be the same in every run", run_constants_once),

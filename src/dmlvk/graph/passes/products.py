@@ -24,7 +24,7 @@ from dmlvk.spec.tensor import TensorDesc, element_bits
 _MOST_BYTES: Final = 2**24
 """The most bytes of a constant that is joined with others on the host: a product with a larger one fills a device by itself,
 and the host would keep a second copy of much."""
-_MOST_BOUND: Final = 2**27
+MOST_BOUND: Final = 2**27
 """The most bytes of weights that are joined on the device, or with a normalization: as many as every device binds."""
 _BLOCKS: Final = ("weight_tensor", "scales_tensor", "zero_points_tensor")
 
@@ -122,7 +122,7 @@ def _fields_of_gemm(product: ops.Gemm | GemmGate) -> dict[str, Any] | None:
     second factor every device binds: only a GEMM by itself is cut into parts of its columns. None of another."""
     if any(size != 1 for size in product.tensor("output_tensor").sizes[:-2]) or product.trans_a is MatrixTransform.TRANSPOSE:
         return None
-    if product.tensor("b_tensor").total_tensor_size_in_bytes > _MOST_BOUND:
+    if product.tensor("b_tensor").total_tensor_size_in_bytes > MOST_BOUND:
         return None
     fields: dict[str, Any] = {name: _matrix_of(product.tensor(name)) for name in ("b_tensor", "output_tensor")}
     fields["trans_b"] = product.trans_b
@@ -223,7 +223,7 @@ def are_alike(products: list[Step]) -> bool:
     if any(getattr(one.desc, name) != getattr(other.desc, name) for name in names for other in others):
         return False
     weights = [step.desc.tensor("weight_tensor" if is_of_blocks else "b_tensor") for step in products]
-    if sum(tensor.total_tensor_size_in_bytes for tensor in weights) > _MOST_BOUND:
+    if sum(tensor.total_tensor_size_in_bytes for tensor in weights) > MOST_BOUND:
         return False
     return not is_of_blocks or all(_type(one.desc, name) is _type(other.desc, name) for name in _BLOCKS for other in others)
 

@@ -26,11 +26,14 @@ from dmlvk.kernels.matmul.rules import (
     GEMM,
     GEMM_DOUBLE,
     GEMM_GATE,
+    GEMM_NORMALIZATION,
     GEMM_VECTOR_ROWS,
     NORMALIZED_GEMM,
     QUAD,
+    GemmNormalizationProblem,
     GemmProblem,
     NormalizedGemmProblem,
+    has_matrices,
     partial_bytes,
 )
 from dmlvk.kernels.matmul.tiles import CPU_TILES, FEW_ROWS, TiledProduct, fastest_tiles, whole_rounds
@@ -46,12 +49,32 @@ from dmlvk.kernels.softmax.lowering import over_last_dimension
 from dmlvk.spec import ops
 from dmlvk.spec.enums import MatrixTransform, OperatorType, TensorDataType
 from dmlvk.spec.gate import Gate
-from dmlvk.spec.ops.matmul import FormatGemm, GemmAdd, GemmGate, NormalizedGemm
+from dmlvk.spec.ops.matmul import FormatGemm, GemmAdd, GemmGate, GemmNormalization, NormalizedGemm
 from dmlvk.spec.schema import OperatorDesc
-from dmlvk.spec.tensor import TensorDesc, element_bits
+from dmlvk.spec.tensor import TensorDesc, element_bits, packed_strides
 
 Strides = tuple[int, int, int, int]
 """Strides in elements of (outer batch, inner batch, row, column)."""
+
+
+@dataclass(frozen=True)
+class RowNormalization:
+    """What becomes of the rows of a product whose parts are added: y, of packed rows.
+
+    Attributes:
+        scale, bias: The ranges of a number for each column, None where there are none.
+        y: The range of what is normalized.
+        use_mean: Whether the mean is subtracted first.
+        epsilon: What is added to the variance.
+        keeps_product: Whether the product is written, too.
+    """
+
+    scale: Range | None
+    bias: Range | None
+    y: Range
+    use_mean: bool
+    epsilon: float
+    keeps_product: bool
 
 
 @dataclass(frozen=True)
@@ -67,6 +90,7 @@ class Product:
         a, b, c, y: The ranges of the operands; c may be any range where ``has_c`` is False.
         a_strides, b_strides, c_strides, y_strides: The strides of the untransposed product: a is (rows, depth), b (depth,
             columns).
+        normalization: What becomes of the rows; the product is made in parts then, though it be one.
     """
 
     data_type: TensorDataType
@@ -90,6 +114,7 @@ class Product:
     addend_strides: Strides = (0, 0, 0, 0)
     result_type: TensorDataType | None = None
     c_of_bits: bool = False
+    normalization: RowNormalization | None = None
 
     @property
     def results(self) -> TensorDataType:
@@ -334,22 +359,56 @@ def parts_and_merge(
             kernel, operands, constants, grid, own, subgroup_size, **params, split_rounds=split_rounds, **(more or {})
         )
 
-    if splits == 1:
+    if splits == 1 and product.normalization is None:
         if tiles:
             constants["ADDEND"] = _addend_time(product)
         return Plan((multiplied(product),))
     scratch = Range(Source.TEMPORARY, 0, taken, splits * partial_bytes(product.matrices, product.rows, product.columns))
-    sums = dataclasses.replace(product, y=scratch, c=product.a, has_c=False, activation=fused(None), addend=None)
-    local = min(128, caps.workgroup_invocations)
+    constants["PARTIAL"] = 1
+    sums = dataclasses.replace(
+        product, y=scratch, c=product.a, has_c=False, activation=fused(None), addend=None, normalization=None
+    )
     merged = dataclasses.replace(product, a=scratch, b=scratch, c=product.c if product.has_c else scratch)
-    merge_grid = linear_grid(-(-product.matrices * product.rows * (pitch // QUAD) // local), caps)
-    merge_constants = {"LOCAL_SIZE_X": local, "VECTOR_Y": constants["VECTOR_Y"]}
-    return Plan(
-        (
-            multiplied(sums),
-            product_dispatch("gemm_merge", merged, merge_constants, merge_grid, **params),
-        ),
-        temporary_bytes=taken + scratch.nbytes,
+    return Plan((multiplied(sums), _merge(merged, caps, params)), temporary_bytes=taken + scratch.nbytes)
+
+
+def _merge(product: Product, caps: Capabilities, params: Mapping[str, int]) -> Dispatch:
+    """The dispatch that adds the parts of a product, which are its A."""
+    norm = product.normalization
+    if norm is not None:
+        return _merge_normalized(product, norm, caps, params)
+    local = min(128, caps.workgroup_invocations)
+    grid = linear_grid(-(-product.matrices * product.rows * (params["partial_pitch"] // QUAD) // local), caps)
+    constants = {"LOCAL_SIZE_X": local, "VECTOR_Y": int(output_quads(product))}
+    return product_dispatch("gemm_merge", product, constants, grid, **params)
+
+
+def _merge_normalized(product: Product, norm: RowNormalization, caps: Capabilities, params: Mapping[str, int]) -> Dispatch:
+    """The dispatch that normalizes the rows, too."""
+    quads, most = product.columns // QUAD, most_invocations(caps)
+    lanes = min(
+        power_of_two(quads), most
+    )  # a quad each where there are as many: then all that it reads is on its way at once
+    local = max(lanes, min(64, most))
+    constants = {
+        "LOCAL_SIZE_X": local,
+        "LANES": lanes,
+        "UNITS": -(-quads // lanes),
+        "HAS_PRODUCT": int(norm.keeps_product),
+        "HAS_SCALE": int(norm.scale is not None),
+        "HAS_BIAS": int(norm.bias is not None),
+        "USE_MEAN": int(norm.use_mean),
+    }
+    return product_dispatch(
+        "gemm_merge_normalized",
+        product,
+        constants,
+        linear_grid(-(-product.matrices * product.rows // (local // lanes)), caps),
+        None,
+        0,
+        (*(norm.y if part is None else part for part in (norm.scale, norm.bias)), norm.y),
+        epsilon=norm.epsilon,
+        **params,
     )
 
 
@@ -365,12 +424,13 @@ def split(product: Product, caps: Capabilities) -> Plan:
 
 def _tiled(product: Product, caps: Capabilities, *, split: bool) -> Plan:
     product = product.normalized()
-    if product.columns <= FEW_ROWS < product.rows:  # flat tiles are for few rows
+    if product.columns <= FEW_ROWS < product.rows and product.normalization is None:  # flat tiles are for few rows
         product = product.transposed()
     a = factor_access(product.data_type, product.a, product.a_strides, 2)
     b = factor_access(product.data_type, product.b, product.b_strides, 3)
     sizes = product.rows, product.columns, product.depth, product.matrices
-    tiles = fastest_tiles(TiledProduct(*sizes, a.vector and b.vector, b.along_depth), caps, split=split)
+    merged = product.normalization is not None
+    tiles = fastest_tiles(TiledProduct(*sizes, a.vector and b.vector, b.along_depth, merged), caps, split=split)
     rounds = -(-product.depth // tiles.depth)
     workgroups = tiles.shape.tiles(product.rows, product.columns) * product.matrices
     constants = {
@@ -393,7 +453,8 @@ def cooperative(product: Product, caps: Capabilities) -> Plan:
     a = factor_access(product.data_type, product.a, product.a_strides, 2)
     b = factor_access(product.data_type, product.b, product.b_strides, 3)
     sizes = product.rows, product.columns, product.depth, product.matrices
-    tile, parts = parted_tile(*sizes, caps, b_along_depth=b.along_depth)
+    merged = product.normalization is not None
+    tile, parts = parted_tile(*sizes, caps, b_along_depth=b.along_depth, merged=merged)
     words = [
         whole_words(product.data_type, place, strides, inner, size, along_depth=access.along_depth)
         for place, strides, access, inner, size in (
@@ -664,6 +725,54 @@ register(
     problem=_normalized_problem,
     rules=NORMALIZED_GEMM,
     schedules={"joined": _joined, "apart": _normalized_apart},
+    limitations=(LOOP_ROUNDS,),
+    features=subgroup_features,
+)
+
+
+def _normalization_problem(desc: GemmNormalization) -> GemmNormalizationProblem:
+    product = _product(desc.product).normalized()
+    tensors = (desc.output_tensor, desc.product_tensor, desc.norm_scale_tensor, desc.norm_bias_tensor)
+    return GemmNormalizationProblem(
+        _problem(desc.product),
+        b_along_depth=factor_access(product.data_type, product.b, product.b_strides, 3).along_depth,
+        packed=all(own is None or own.effective_strides == packed_strides(own.sizes) for own in tensors),
+    )
+
+
+def _merged(desc: GemmNormalization, problem: GemmNormalizationProblem, caps: Capabilities) -> Plan:
+    scale, bias = desc.norm_scale_tensor, desc.norm_bias_tensor
+    norm = RowNormalization(
+        scale=None if scale is None else input_range(4),
+        bias=None if bias is None else input_range(5),
+        y=output_range(0),
+        use_mean=desc.use_mean,
+        epsilon=desc.epsilon,
+        keeps_product=desc.product_tensor is not None,
+    )
+    y = norm.y if desc.product_tensor is None else output_range(1)
+    product = dataclasses.replace(_product(desc.product), y=y, normalization=norm)
+    check_rounds(-(-problem.product.depth // CPU_TILES.depth), caps, desc.dml_name)
+    return (cooperative if has_matrices(problem.product, caps) else split)(product, caps)
+
+
+def _behind(desc: GemmNormalization, problem: GemmNormalizationProblem, caps: Capabilities) -> Plan:
+    first, second = (chosen_plan(part, caps, desc.dml_name) for part in (desc.product, desc.normalization))
+    taken = aligned(first.temporary_bytes)
+    made = output_range(1)
+    if desc.product_tensor is None:
+        made = Range(Source.TEMPORARY, 0, taken, desc.product.tensor("output_tensor").total_tensor_size_in_bytes)
+        taken += aligned(made.nbytes)
+    launches = placed(first, inputs=tuple(map(input_range, range(4))), outputs=(made,))
+    behind = placed(second, inputs=(made, input_range(4), input_range(5)), outputs=(output_range(),), temporary=taken)
+    return Plan((*launches, *behind), temporary_bytes=taken + second.temporary_bytes)
+
+
+register(
+    GemmNormalization,
+    problem=_normalization_problem,
+    rules=GEMM_NORMALIZATION,
+    schedules={"merged": _merged, "apart": _behind},
     limitations=(LOOP_ROUNDS,),
     features=subgroup_features,
 )

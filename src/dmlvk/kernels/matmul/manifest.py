@@ -162,6 +162,19 @@ ROWS: tuple[KernelSpec, ...] = (
         shared=GEMM_SHARED,
     ),
     KernelSpec(
+        "gemm_merge_normalized",
+        "gemm_merge_normalized.comp",
+        buffers=(*GEMM_BUFFERS, "norm_scale", "norm_bias", "normalized:w"),
+        params=(*GEMM_PARAMS, *SPLIT_PARAMS, "float epsilon"),
+        constants=(
+            *(("LOCAL_SIZE_X", 128), ("LANES", 32), ("UNITS", 1), ("ACTIVATION", 0), ("HAS_C", 1), ("ADDEND", 0)),
+            *(("VECTOR_Y", 1), ("HAS_PRODUCT", 0), ("HAS_SCALE", 1), ("HAS_BIAS", 1), ("USE_MEAN", 1)),
+        ),
+        variants=(("T", FLOATS),),
+        shared=GEMM_SHARED,
+        extensions=SUBGROUP_SUMS,
+    ),
+    KernelSpec(
         "gemm_vector",
         "gemm_vector.comp",
         buffers=GEMM_BUFFERS,

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
 from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix, matrices_pay
-from dmlvk.kernels.common.rule import Rule, always
-from dmlvk.kernels.common.shapes import within_rounds
+from dmlvk.kernels.common.cooperative_tile import parted_tile
+from dmlvk.kernels.common.rule import Rule, always, choose
+from dmlvk.kernels.common.shapes import most_invocations, within_rounds
 from dmlvk.kernels.matmul.tiles import TiledProduct, parts_pay
 from dmlvk.kernels.root_mean_square.rules import PROCESSOR_CACHE, joins_a_product
 
@@ -46,6 +47,21 @@ class NormalizedGemmProblem:
     row_bytes: int
 
 
+@dataclass(frozen=True)
+class GemmNormalizationProblem:
+    """A product whose rows are normalized behind it, as its rules see it.
+
+    Attributes:
+        product: The product.
+        b_along_depth: Whether neighbours of the second factor lie along the depth.
+        packed: Whether what is written is packed, and what each column is multiplied with or shifted by.
+    """
+
+    product: GemmProblem
+    b_along_depth: bool
+    packed: bool
+
+
 def partial_bytes(matrices: int, rows: int, columns: int) -> int:
     """The bytes of the partial sums of one part of a split product: float32, whole quads of columns."""
     return 16 * matrices * rows * -(-columns // 4)
@@ -66,10 +82,11 @@ def _cooperative(problem: GemmProblem, caps: Capabilities) -> bool:
     return not problem.scales_clip and cooperative_matrix(caps, factors, "float32") is not None
 
 
-def _parts_pay(problem: GemmProblem, caps: Capabilities) -> bool:
-    """Whether parts of the sums side by side are faster, whichever way round the product is computed."""
+def _parts_pay(problem: GemmProblem, caps: Capabilities, *, merged: bool = False) -> bool:
+    """Whether parts of the sums side by side are faster, whichever way round the product is computed. ``merged``: another
+    dispatch is there anyway, and adds them."""
     short, long = sorted((problem.rows, problem.columns))
-    return parts_pay(TiledProduct(short, long, problem.depth, problem.batch), caps)
+    return parts_pay(TiledProduct(short, long, problem.depth, problem.batch, merged=merged), caps)
 
 
 def _naive(problem: GemmProblem, caps: Capabilities) -> bool:
@@ -157,6 +174,46 @@ NORMALIZED_GEMM = (
     Rule("apart", when=always, possible=always, because="a normalization of all rows, then the product of them"),
 )
 """The rules of products of rows that are normalized first."""
+
+_MOST_MERGED = 4
+"""The most quads of a row that an invocation has: each takes 16 registers."""
+
+
+def has_matrices(problem: GemmProblem, caps: Capabilities) -> bool:
+    """Whether the rules choose matrices for a product."""
+    return choose(GEMM, problem, caps).name == "cooperative"
+
+
+def _can_merge(problem: GemmNormalizationProblem, caps: Capabilities) -> bool:
+    product = problem.product
+    quads = product.columns // QUAD
+    fits = product.columns % QUAD == 0 and quads <= _MOST_MERGED * most_invocations(caps)
+    return problem.packed and fits and _splittable(product, caps) and caps.features >= SUBGROUPS
+
+
+def _is_in_parts(problem: GemmNormalizationProblem, caps: Capabilities) -> bool:
+    """Whether a product is faster in parts, given that a dispatch which normalizes its rows is there to add them."""
+    product = problem.product
+    chosen = choose(GEMM, product, caps).name
+    if chosen == "cooperative":
+        sizes = product.rows, product.columns, product.depth, product.batch
+        return parted_tile(*sizes, caps, b_along_depth=problem.b_along_depth, merged=True)[1] > 1
+    return chosen in ("split", "tiled") and not caps.is_cpu and _parts_pay(product, caps, merged=True)
+
+
+GEMM_NORMALIZATION = (
+    Rule(
+        "merged",
+        when=_is_in_parts,
+        possible=_can_merge,
+        because="a product in parts: what adds them has whole rows, and normalizes them; and since it is there anyway, more "
+        "products are in parts. H200 (driver 580, 2026-11-29), layers one behind the other, weights in no cache, us so and "
+        "apart: FLOAT16 128x768 of depth 768 11.8 and 12.4, of 3072 26.6 and 29.0, 197x768 of 768 12.2 and 14.1, 2048x1024 "
+        "of 4096 190 and 190; FLOAT32 128x768 of 768 15.2 and 20.2, of 3072 58.9 and 62.9; of 33 shapes none took longer",
+    ),
+    Rule("apart", when=always, possible=always, because="the product as any other is made, and a normalization behind it"),
+)
+"""The rules of products whose rows are normalized behind them."""
 
 GEMM_DOUBLE = (
     Rule(

@@ -138,8 +138,8 @@ _CPU_PARTS = 2
 
 
 class TiledProduct(NamedTuple):
-    """A product as its tiles see it: the sizes, and whether the factors are read four elements at a time and those of the
-    columns along the depth (in pieces of 128 bytes then)."""
+    """A product as its tiles see it: the sizes; whether the factors are read four elements at a time, and those of the
+    columns along the depth (in pieces of 128 bytes then); and whether a dispatch that is there anyway adds parts."""
 
     rows: int
     columns: int
@@ -147,6 +147,7 @@ class TiledProduct(NamedTuple):
     matrices: int
     vector: bool = True
     columns_along_depth: bool = False
+    merged: bool = False
 
 
 def fastest_tiles(product: TiledProduct, caps: Capabilities, *, split: bool) -> Tiles:
@@ -213,7 +214,7 @@ def _choices(product: TiledProduct, caps: Capabilities, *, split: bool) -> Itera
             each = math.ceil(-(-rounds // parts) / slices)
             time = (each + _START) * max(alone, -(-waves // together) * together * busy)
             if parts > 1:
-                time += _MERGE_DISPATCHES * model.dispatch_microseconds + parts * merge
+                time += parts * merge + (0 if product.merged else _MERGE_DISPATCHES * model.dispatch_microseconds)
             yield Tiles(shape, terms, slices, parts), time
 
 

@@ -9,6 +9,7 @@ from dmlvk.spec import schema as _s
 from dmlvk.spec.enums import MatrixTransform, OperatorType, TensorDataType
 from dmlvk.spec.formats import NumberFormat
 from dmlvk.spec.gate import Gate
+from dmlvk.spec.ops.normalization import MeanVarianceNormalization2
 from dmlvk.spec.ops.root_mean_square import NORMALIZED_RULES, RootMeanSquare, normalization_of
 from dmlvk.spec.tensor import TensorDesc
 
@@ -26,28 +27,28 @@ def _transformed(sizes: tuple[int, ...], transform: MatrixTransform) -> tuple[in
 @_c.constraint(
     "inner_sizes", "must have as many rows as a_tensor has columns, after TransA and TransB, and the same leading sizes"
 )
-def _inner_sizes(desc: Gemm | FormatGemm | GemmGate) -> _s.Violation | None:
+def _inner_sizes(desc: Gemm | FormatGemm | GemmGate | GemmNormalization) -> _s.Violation | None:
     a, b = desc.tensor("a_tensor").sizes, desc.tensor("b_tensor").sizes
     matrix = (_transformed(a, desc.trans_a)[1], _transformed(b, desc.trans_b)[1])
     wanted = a[:-2] + _transformed(matrix, desc.trans_b)
     return None if b == wanted else _s.Violation("b_tensor", b, wanted)
 
 
-def _product_sizes(desc: Gemm | FormatGemm) -> tuple[tuple[int, ...], ...]:
+def _product_sizes(desc: Gemm | FormatGemm | GemmNormalization) -> tuple[tuple[int, ...], ...]:
     a, b = desc.tensor("a_tensor").sizes, desc.tensor("b_tensor").sizes
     return ((*a[:-2], _transformed(a, desc.trans_a)[0], _transformed(b, desc.trans_b)[1]),)
 
 
-def _product_cuts(desc: Gemm | FormatGemm, *, whole_rows: bool) -> Sequence[_s.Cut]:
+def _product_cuts(desc: Gemm | FormatGemm | GemmNormalization, *, whole_rows: bool) -> Sequence[_s.Cut]:
     last = desc.tensor("output_tensor").dimension_count - 1
-    c = tuple(name for name in ("c_tensor", "addend_tensor") if getattr(desc, name, None) is not None)
+    c = tuple(name for name in ("c_tensor", "addend_tensor", "product_tensor") if getattr(desc, name, None) is not None)
     batches = [dict.fromkeys(("a_tensor", "b_tensor", *c, "output_tensor"), index) for index in range(last - 1)]
     row = {"a_tensor": last - (desc.trans_a == MatrixTransform.NONE), **dict.fromkeys((*c, "output_tensor"), last - 1)}
     column = {"b_tensor": last - (desc.trans_b != MatrixTransform.NONE), **dict.fromkeys((*c, "output_tensor"), last)}
     return [_s.Cut(ways) for ways in (*batches, row, *([] if whole_rows else [column]))]
 
 
-def _product_flops(desc: Gemm | FormatGemm) -> int:
+def _product_flops(desc: Gemm | FormatGemm | GemmNormalization) -> int:
     depth = _transformed(desc.tensor("a_tensor").sizes, desc.trans_a)[1]
     return 2 * depth * desc.tensor("output_tensor").element_count
 
@@ -189,6 +190,99 @@ class GemmAdd(
     """
 
     addend_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS, (2, 4))
+
+
+@_c.constraint("norm_sizes", "must be {columns} of the product")
+def _norm_sizes(desc: GemmNormalization) -> _s.Violation | None:
+    wanted = desc.tensor("output_tensor").sizes[-1:]
+    for name in ("norm_scale_tensor", "norm_bias_tensor"):
+        tensor: TensorDesc | None = getattr(desc, name)
+        if tensor is not None and tensor.sizes != wanted:
+            return _s.Violation(name, tensor.sizes, wanted)
+    return None
+
+
+class GemmNormalization(
+    _s.OperatorDesc,
+    internal=True,
+    constraints=(
+        _c.same_data_type(),
+        _c.same_dimension_count("a_tensor", "b_tensor", "c_tensor", "addend_tensor", "output_tensor", "product_tensor"),
+        _inner_sizes,
+        _c.same_sizes("c_tensor", "addend_tensor", "output_tensor"),
+        _norm_sizes,
+        _c.output_sizes_match(),
+    ),
+    traits=_s.Traits(strided=True),
+):
+    """A ``Gemm`` or ``GemmAdd`` and a ``MeanVarianceNormalization2`` of its rows in one operator: product = alpha * op(A)
+    op(B) + beta * C + addend, and y = norm_scale * (product - mean) / sqrt(variance + epsilon) + norm_bias, with mean and
+    variance of each row; without use_mean nothing is subtracted. A row of our own, which a pass makes of the two.
+
+    What is normalized is the product as its tensor has it, or not rounded yet.
+
+    c_tensor, addend_tensor: {..., rows, columns}, as the outputs.
+    norm_scale_tensor, norm_bias_tensor: {columns}.
+    output_tensor: What is normalized.
+    product_tensor: The product, where something else reads it.
+    """
+
+    a_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS, (2, 4))
+    b_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS, (2, 4))
+    c_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS, (2, 4), optional=True)
+    addend_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS, (2, 4), optional=True)
+    norm_scale_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS, (1, 1), optional=True)
+    norm_bias_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS, (1, 1), optional=True)
+    output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS, (2, 4))
+    product_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS, (2, 4), optional=True)
+    trans_a: MatrixTransform = _s.enumeration(MatrixTransform, MatrixTransform.NONE)
+    trans_b: MatrixTransform = _s.enumeration(MatrixTransform, MatrixTransform.NONE)
+    alpha: float = _s.floating(1.0)
+    beta: float = _s.floating(1.0)
+    epsilon: float = _s.floating()
+    use_mean: bool = _s.boolean(True)
+
+    @property
+    def product(self) -> Gemm:
+        """The first part, whose output is packed where it is none of the whole."""
+        y = self.tensor("output_tensor")
+        made = TensorDesc(y.data_type, y.sizes) if self.product_tensor is None else self.product_tensor
+        names = ("a_tensor", "b_tensor", "c_tensor", "trans_a", "trans_b", "alpha", "beta")
+        fields = {name: getattr(self, name) for name in names}
+        if self.addend_tensor is None:
+            return Gemm(**fields, output_tensor=made)
+        return GemmAdd(**fields, output_tensor=made, addend_tensor=self.addend_tensor)
+
+    @property
+    def normalization(self) -> MeanVarianceNormalization2:
+        """The second part."""
+        made = self.product.tensor("output_tensor")
+        last = made.dimension_count - 1
+
+        def along_rows(row: TensorDesc | None) -> TensorDesc | None:
+            return row and TensorDesc(row.data_type, (1,) * last + row.sizes, (0,) * last + row.effective_strides)
+
+        return MeanVarianceNormalization2(
+            input_tensor=made,
+            scale_tensor=along_rows(self.norm_scale_tensor),
+            bias_tensor=along_rows(self.norm_bias_tensor),
+            output_tensor=self.output_tensor,
+            axes=(last,),
+            use_mean=self.use_mean,
+            epsilon=self.epsilon,
+        )
+
+    def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
+        """Those of the product, twice."""
+        return _product_sizes(self) * 2
+
+    def cuts(self) -> Sequence[_s.Cut]:
+        """By matrices and by rows."""
+        return _product_cuts(self, whole_rows=True)
+
+    def flops(self) -> int:
+        """Those of the product."""
+        return _product_flops(self)
 
 
 @_c.constraint("gated_columns", "must gate a product of 16 columns or a multiple, half of which are the output's")

@@ -10,7 +10,7 @@ import numpy as np
 from dmlvk.spec import ops
 from dmlvk.spec.enums import MatrixTransform, TensorDataType
 from dmlvk.spec.gate import Gate
-from dmlvk.spec.ops.matmul import FormatGemm, GemmAdd, GemmGate, NormalizedGemm
+from dmlvk.spec.ops.matmul import FormatGemm, GemmAdd, GemmGate, GemmNormalization, NormalizedGemm
 from dmlvk.verify.cases.model import NUMPY_TYPES, Array, Case, OperatorCases, Tolerance
 
 _F16, _F32 = TensorDataType.FLOAT16, TensorDataType.FLOAT32
@@ -130,6 +130,18 @@ def _normalized(
     return Case(name, inputs, attributes, outputs, types, layouts=False, only=only, quick=quick)
 
 
+def _rows_normalized(
+    name: str, rows: int, depth: int, columns: int, *, sides: int = 2, keeps: bool = False, **own: Any
+) -> Case:
+    """``sides``: whether what is normalized is scaled, and shifted; ``keeps``: whether the product is an output, too."""
+    case = _case(name, rows, depth, columns, **{"layouts": False, **own})
+    inputs = dict.fromkeys(("norm_scale_tensor", "norm_bias_tensor")[:sides], (columns,))
+    sizes = (*own.get("batch", ()), rows, columns)
+    outputs = {"output_tensor": sizes, **({"product_tensor": sizes} if keeps else {})}
+    attributes = {"epsilon": 1e-5, **case.attributes}
+    return dataclasses.replace(case, inputs={**case.inputs, **inputs}, attributes=attributes, outputs=outputs)
+
+
 # At the magnitude of the summed terms: at most n / 2 ULP for a float32 sum of n products, and far less where rounding errors
 # are of either sign. The broadcast layout can make all products of a sum equal, and then they are not: 4.4 ULP for 19
 # products. FLOAT64 is summed in float64 as FLOAT32 is in float32.
@@ -221,6 +233,18 @@ CASES = (
             _case("three rows, B transposed", 3, 64, 32, b_transposed=True, gate=Gate.GELU),
             _case("many rows", 33, 40, 64, gate=Gate.SILU),
             _case("batch of two", 2, 24, 16, batch=(2,), gate=Gate.GELU),
+        ),
+    ),
+    OperatorCases(
+        GemmNormalization,
+        _TOLERANCE,
+        (
+            _rows_normalized("whole quads", 5, 70, 36, c=True, addend=True, keeps=True, quick=True),
+            _rows_normalized("no whole quads", 5, 40, 37, c=True, quick=True),
+            _rows_normalized("a long row", 3, 40, 1100, addend=True, b_transposed=True, alpha=0.5),
+            _rows_normalized("many rows", 70, 64, 64, c=True, beta=2.0, keeps=True),
+            _rows_normalized("batch of two, without a mean", 9, 40, 24, batch=(2,), sides=1, use_mean=False, keeps=True),
+            _rows_normalized("as it is", 4, 66, 20, sides=0, layouts=True),
         ),
     ),
     OperatorCases(

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from dmlvk.spec.enums import MatrixTransform, TensorDataType
 from dmlvk.spec.gate import Gate
-from dmlvk.spec.ops.matmul import FormatGemm, GemmGate, NormalizedGemm
+from dmlvk.spec.ops.matmul import FormatGemm, GemmGate, GemmNormalization, NormalizedGemm
 from dmlvk.spec.ops.matmul import Gemm as GemmDesc
 from dmlvk.spec.ops.number_format import FormatCast
 from dmlvk.verify.oracle import Scaled, wide
 from dmlvk.verify.oracle.convolution import activated
+from dmlvk.verify.oracle.normalization import mean_variance_normalization2
 from dmlvk.verify.oracle.number_format import format_cast, numbers
 from dmlvk.verify.oracle.root_mean_square import root_mean_square
 
@@ -74,3 +75,26 @@ def normalized_gemm(
     if isinstance(product, GemmGate):
         return gemm_gate(product, normalized, b), total
     return gemm(product, normalized, b, bias), total
+
+
+def gemm_normalization(
+    desc: GemmNormalization,
+    a: Array,
+    b: Array,
+    c: Array | None,
+    addend: Array | None,
+    norm_scale: Array | None,
+    norm_bias: Array | None,
+) -> tuple[Scaled, Scaled]:
+    """The product's rows, normalized before they are rounded, and the product. An error of the product is one of what is
+    normalized, of its row's mean and of its deviation."""
+    product = gemm(desc.product, a, b, c, addend)
+    norm = desc.normalization
+    value = product.value.astype(np.float64)
+    normalized = mean_variance_normalization2(norm, value, norm_scale, norm_bias)
+    mean = value.mean(axis=-1, keepdims=True) if desc.use_mean else np.zeros(())
+    divisor = np.sqrt(np.square(value - mean).mean(axis=-1, keepdims=True) + desc.epsilon)
+    largest = product.magnitude.max(axis=-1, keepdims=True)
+    own = (product.magnitude + largest * (1 + np.abs(value - mean) / divisor)) / divisor
+    factor = 1.0 if norm_scale is None else np.abs(norm_scale.astype(np.float64))
+    return Scaled(normalized.value, normalized.magnitude + (own * factor).astype(np.float64)), product

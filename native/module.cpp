@@ -501,14 +501,19 @@ nb::tuple launch(CommandList& list, const PyLaunches& launches, nb::object order
         arguments.beside_previous = own.beside_previous && has_previous;
         has_previous = true;
         arguments.buffers.reserve(own.places.size() + 1);
-        arguments.push.reserve(4 * own.places.size());
+        const bool has_offsets = own.kernel.kernel->push_bytes > 0;
+        arguments.push.reserve(has_offsets ? 4 * own.places.size() : 0);
         for (size_t binding = 0; binding < own.places.size(); binding++) {
             BoundRange bound = range(binding);
             const uint64_t remainder = bound.offset % launches.alignment;
             bound.offset -= remainder;
             bound.bytes += remainder;
             arguments.buffers.push_back(std::move(bound));
-            for (int shift = 0; shift < 32; shift += 8) {
+            if (!has_offsets && remainder != 0) {
+                throw std::logic_error("launch: storage buffer " + std::to_string(binding) + " starts " +
+                                       std::to_string(remainder) + " bytes behind what is bound");
+            }
+            for (int shift = 0; has_offsets && shift < 32; shift += 8) {
                 arguments.push.push_back(static_cast<char>(remainder >> shift & 0xff));
             }
         }

@@ -62,7 +62,8 @@ float load_b(uint element) { return FACTOR_NUMBER(b[BYTE_OFFSET_B / T_BYTES + el
 uint matrix_start(uint outer, uint inner, uint strides[4]) { return outer * strides[0] + inner * strides[1]; }
 
 // The output for a sum: it is scaled, C is added, then the addend unless the sum began with it, and the activation is applied; in this
-// order, so that the bits are those of a Gemm and an addition.
+// order, so that the bits are those of a Gemm and an addition. One function: as two, one of which called the other, gemm_cooperative took 30 us
+// instead of 6 (H200, driver 580).
 float finished(uint outer, uint inner, uint m, uint n, float sum) {
 #if ADDS
     precise

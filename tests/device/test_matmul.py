@@ -261,7 +261,7 @@ def test_tiles_of_matrices_keep_their_sums_in_registers(device: dmlvk.Device) ->
         pytest.skip("the driver does not tell, or multiplies no matrices")
     (dispatch,) = lower(desc, caps, force="cooperative").dispatches
     assert isinstance(dispatch, Dispatch)
-    told = [item for program in device.programs(dispatch.kernel) for item in program.statistics]
+    told = [item for program in device.programs(dispatch) for item in program.statistics]
     local = [int(item.value) & 0xFFFFFFFF for item in told if item.name == "Local Memory Size"]
     if not local:
         pytest.skip("the driver does not tell of local memory")

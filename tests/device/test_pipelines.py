@@ -151,11 +151,11 @@ def test_a_driver_tells_what_it_made_of_a_kernel(device: dmlvk.Device) -> None:
     assert isinstance(launch, Dispatch)
     if "executable_properties" not in device.capabilities.features:
         with pytest.raises(dmlvk.UnsupportedError, match="VK_KHR_pipeline_executable_properties") as caught:
-            device.programs(launch.kernel)
+            device.programs(launch)
         assert caught.value.features == ("executable_properties",)
         return
-    for program in device.programs(launch.kernel):
+    for program in device.programs(launch):
         assert program.name and program.subgroup_size and str(program).startswith(program.name)
         assert len({statistic.name for statistic in program.statistics}) == len(program.statistics)
         assert all(form.text for form in program.representations)
-    assert [program.name for program in device.programs(launch.kernel)], "it tells again"
+    assert [program.name for program in device.programs(launch)], "it tells again"

@@ -12,7 +12,7 @@ import pytest
 
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.kernel import KernelSpec
-from dmlvk.kernels.common.plan import KernelVariant
+from dmlvk.kernels.common.plan import Dispatch, KernelVariant
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.runtime.memory import Buffer, ParameterBlock
 
@@ -78,6 +78,9 @@ class FakeDevice:
 
     def require_alive(self) -> None:
         pass
+
+    def pipeline(self, launch: Dispatch) -> KernelVariant:
+        return launch.pipeline(self.storage_alignment)
 
     def kernel(self, variant: KernelVariant) -> str:
         return variant.kernel

@@ -262,7 +262,7 @@ class Compiler:
             work = self._work(step, trace.given, plans, recipes.get(step))
             if work not in known:
                 missing.setdefault(work, step)
-                creating.update(self._device.prepare_kernels(_kernels(self._lowered(step, work[0], plans))))
+                creating.update(self._device.prepare_kernels(self._pipelines(self._lowered(step, work[0], plans))))
             works.append(work)
         bound = [item for step, (key, _) in zip(trace.steps, works, strict=True) for item in _bound(step, _desc_of(key))]
         everything = {*bound, *(item for _, owned in works for item in owned)}
@@ -278,7 +278,7 @@ class Compiler:
                 fresh[work] = PreparedOperator(self._device, _desc_of(work[0]), plan)
             except UnsupportedError as error:
                 raise self._refusal(step.origin, error) from error
-            ready = creating.intersection(_kernels(plan))
+            ready = creating.intersection(self._pipelines(plan))
             creating -= ready
             if ready:
                 compiling(len(ready))
@@ -287,6 +287,11 @@ class Compiler:
             "a plan of %d operators, %d of them new, %d new pipelines", len(works), len(fresh), len(wanted)
         )
         return _Prepared(trace, works, [fresh.get(work) or known[work] for work in works], uploading)
+
+    def _pipelines(self, plan: Plan) -> list[KernelVariant]:
+        """The pipelines of what a plan launches, those of its initialisation first."""
+        launches = (launch for launch in plan.initialize + plan.dispatches if not isinstance(launch, BlockCopy))
+        return [self._device.pipeline(launch) for launch in launches]
 
     def bring_weights(self, prepared: _Prepared) -> None:
         """Uploads what is missing, initialises operators and computes what is the same in every run."""
@@ -482,11 +487,6 @@ class Places:
 
 def _initialization(plan: Plan, owned: tuple[Storage, ...]) -> _Initialization:
     return (plan.initialize, plan.persistent_bytes, plan.persistent_inputs, owned)
-
-
-def _kernels(plan: Plan) -> list[KernelVariant]:
-    """The kernels that a plan launches, those of its initialisation first."""
-    return [launch.kernel for launch in plan.initialize + plan.dispatches if not isinstance(launch, BlockCopy)]
 
 
 def _chains(steps: Iterable[Step]) -> list[list[Step]]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dmlvk.devices.capabilities import Capabilities
-from dmlvk.kernels.common.plan import BlockCopy, KernelVariant, Launch, Plan
+from dmlvk.kernels.common.plan import BlockCopy, Dispatch, Launch, Plan
 from dmlvk.kernels.lowering import explain, newest
 from dmlvk.runtime.program import Executable
 from dmlvk.spec.schema import OperatorDesc
@@ -92,8 +92,8 @@ class OperatorExplanation:
         return [*lines, f"  temporary {self.temporary_bytes:,} bytes, persistent {self.persistent_bytes:,} bytes"]
 
 
-Inspect = Callable[[KernelVariant], tuple[Executable, ...]]
-"""Tells what the driver makes of a kernel."""
+Inspect = Callable[[Dispatch], tuple[Executable, ...]]
+"""Tells what the driver makes of a launch's kernel."""
 
 
 def explain_operator(
@@ -127,7 +127,7 @@ def _launch(launch: Launch, inspect: Inspect | None) -> LaunchExplanation:
     if isinstance(launch, BlockCopy):
         return LaunchExplanation(launch.name, {}, {}, ())
     kernel = launch.kernel
-    programs = () if inspect is None else inspect(kernel)
+    programs = () if inspect is None else inspect(launch)
     return LaunchExplanation(kernel.kernel, dict(kernel.variant), dict(kernel.constants), launch.grid, programs)
 
 

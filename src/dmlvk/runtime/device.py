@@ -39,8 +39,9 @@ from dmlvk.html.elements import facts, notebook
 from dmlvk.html.words import size
 from dmlvk.kernels.common.kernel import GLSL_TYPES
 from dmlvk.kernels.common.library import pipeline_spirv
-from dmlvk.kernels.common.plan import COUNTERS, KernelVariant
+from dmlvk.kernels.common.plan import COUNTERS, Dispatch, KernelVariant
 from dmlvk.kernels.manifest import KERNELS
+from dmlvk.runtime.byte_offsets import without_byte_offsets
 from dmlvk.runtime.memory import PURPOSE_NUMBERS, Buffer, ParameterArena, ParameterBlock, Purpose
 from dmlvk.runtime.model_file import read_model
 from dmlvk.runtime.program import Executable, executables_of
@@ -361,6 +362,10 @@ class ComputeDevice:
 
     # -- kernels
 
+    def pipeline(self, launch: Dispatch) -> KernelVariant:
+        """The pipeline of a launch here."""
+        return launch.pipeline(self.storage_alignment)
+
     def kernel(self, variant: KernelVariant) -> _native.Kernel:
         """The variant's pipeline, created at the first call. Several may be created at the same time."""
         found = self._kernels.get(variant)
@@ -405,8 +410,8 @@ class ComputeDevice:
                 self.kernel(variant)
             self._expected.pop(variant, None)
 
-    def programs(self, variant: KernelVariant) -> tuple[Executable, ...]:
-        """What the driver makes of a variant: a pipeline is created for the question alone.
+    def programs(self, launch: Dispatch) -> tuple[Executable, ...]:
+        """What the driver makes of a launch's kernel: a pipeline is created for the question alone.
 
         Raises:
             UnsupportedError: the device does not tell.
@@ -417,7 +422,7 @@ class ComputeDevice:
                 "the driver does not tell what it makes of a kernel: it lacks VK_KHR_pipeline_executable_properties",
                 features=(needed,),
             )
-        return executables_of(self._create_kernel(variant, inspected=True).executables())
+        return executables_of(self._create_kernel(self.pipeline(launch), inspected=True).executables())
 
     def _create_kernel(self, variant: KernelVariant, *, inspected: bool = False) -> _native.Kernel:
         spec = KERNELS[variant.kernel]
@@ -428,12 +433,13 @@ class ComputeDevice:
         if invocations > most:  # Vulkan would refuse it on a device that is what this one was reduced to
             raise ValueError(f"kernel {variant.kernel}: workgroup invocations {invocations} exceeds {most}")
         logger("runtime").debug("creating a pipeline of %s", variant.kernel)
+        module = pipeline_spirv(variant, portable_reductions=self.native.physical.has_portable_reductions)
         return self.native.kernel(
-            pipeline_spirv(variant, portable_reductions=self.native.physical.has_portable_reductions),
+            module if variant.has_byte_offsets else without_byte_offsets(module),
             name=variant.kernel,
             storage_buffers=len(spec.buffers),
             has_params=bool(spec.params),
-            push_bytes=4 * len(spec.buffers),
+            push_bytes=4 * len(spec.buffers) if variant.has_byte_offsets else 0,
             constants=[(identifiers[name], bits) for name, bits in variant.constants],
             subgroup_size=variant.subgroup_size or self._subgroup_size,
             inspected=inspected,

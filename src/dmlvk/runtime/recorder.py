@@ -4,7 +4,8 @@ The native list finds the bytes of each range, all launches of an operator in on
 
 A storage binding must start at a multiple of the device's alignment, which may be larger than DirectML's 16 bytes. So a
 range is bound from the aligned byte below it, and the kernel learns the remainder: push constants hold one byte offset
-for each storage buffer, in binding order.
+for each storage buffer, in binding order. Where the device's alignment is no larger, a pipeline that reads no offsets serves
+(``Dispatch.pipeline``).
 """
 
 from __future__ import annotations
@@ -194,7 +195,7 @@ class PreparedLaunches:
 
 def _kernel(device: ComputeDevice, launch: Dispatch) -> tuple[_native.Kernel, int]:
     """The pipeline of a launch, and which of its bindings it writes."""
-    return device.kernel(launch.kernel), KERNELS[launch.kernel.kernel].writes
+    return device.kernel(device.pipeline(launch)), KERNELS[launch.kernel.kernel].writes
 
 
 class DispatchTiming(NamedTuple):

@@ -273,7 +273,7 @@ def _prepared(device: Device, trial: Trial) -> Plan | None:
     except DmlvkError:
         return None
     launches = plan.dispatches + plan.initialize
-    device.prepare_kernels(launch.kernel for launch in launches if not isinstance(launch, BlockCopy))
+    device.prepare_kernels(device.pipeline(launch) for launch in launches if not isinstance(launch, BlockCopy))
     return plan
 
 

@@ -17,9 +17,9 @@
 LANES_BUFFER(readonly, T, X, x)
 LANES_BUFFER(, U, OUTPUT, output)
 
-#define VISIT(dimension, coordinate)                               \
-    x_index += (coordinate) * p.x_strides[dimension];              \
-    output_index[i] += (coordinate) * p.output_strides[dimension];
+#define VISIT(dimension, coordinate)                                      \
+    x_index += (coordinate) * STEP_OF(X, x, dimension);                   \
+    output_index[i] += (coordinate) * STEP_OF(OUTPUT, output, dimension);
 #define NEXT_RUN     \
     first = x_index; \
     x_index = 0;

@@ -43,14 +43,14 @@ LANES_BUFFER(, R, OUTPUT, output)
     name##_first = name##_index; \
     name##_index = 0;
 
-#define VISIT(dimension, coordinate)                    \
-    x0_index += (coordinate) * p.x0_strides[dimension]; \
-    x1_index += (coordinate) * p.x1_strides[dimension]; \
-    x2_index += (coordinate) * p.x2_strides[dimension]; \
-    x3_index += (coordinate) * p.x3_strides[dimension]; \
-    x4_index += (coordinate) * p.x4_strides[dimension]; \
-    x5_index += (coordinate) * p.x5_strides[dimension]; \
-    output_index[i] += (coordinate) * p.output_strides[dimension];
+#define VISIT(dimension, coordinate)                                      \
+    x0_index += (coordinate) * STEP_OF(X0, x0, dimension);                \
+    x1_index += (coordinate) * STEP_OF(X1, x1, dimension);                \
+    x2_index += (coordinate) * STEP_OF(X2, x2, dimension);                \
+    x3_index += (coordinate) * STEP_OF(X3, x3, dimension);                \
+    x4_index += (coordinate) * STEP_OF(X4, x4, dimension);                \
+    x5_index += (coordinate) * STEP_OF(X5, x5, dimension);                \
+    output_index[i] += (coordinate) * STEP_OF(OUTPUT, output, dimension);
 #define NEXT_RUN EACH_INPUT(BEGIN_SECOND)
 
 void main() {

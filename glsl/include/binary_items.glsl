@@ -14,10 +14,10 @@ LANES_BUFFER(readonly, T, A, a)
 LANES_BUFFER(readonly, T, B, b)
 LANES_BUFFER(, U, OUTPUT, output)
 
-#define VISIT(dimension, coordinate)                               \
-    a_index += (coordinate) * p.a_strides[dimension];              \
-    b_index += (coordinate) * p.b_strides[dimension];              \
-    output_index[i] += (coordinate) * p.output_strides[dimension];
+#define VISIT(dimension, coordinate)                                      \
+    a_index += (coordinate) * STEP_OF(A, a, dimension);                   \
+    b_index += (coordinate) * STEP_OF(B, b, dimension);                   \
+    output_index[i] += (coordinate) * STEP_OF(OUTPUT, output, dimension);
 #define NEXT_RUN       \
     a_first = a_index; \
     b_first = b_index; \

@@ -9,6 +9,8 @@
 //   has_item(i)         whether there is an item i to store
 //   LOCATE(number)      the kernel's macro VISIT(dimension, coordinate) for each coordinate of an item; sets `innermost`, the
 //                       last of them
+//   STEP_OF(NAME, name, dimension)   the elements of a tensor from an item to the next in a dimension (the kernel has RUNS, and includes
+//                       lanes.glsl)
 //   lanes_here()        the lanes of the item located last: LANES, or fewer at the end of a row
 // A kernel may also walk its elements as one line, where the output lies packed (RUNS): an item is then LANES elements of at
 // most two rows, and LOCATE takes an element's number. The macro
@@ -26,7 +28,6 @@
 
 #include "tensor.glsl"
 
-
 uint lanes[MOST_ITEMS];
 uint innermost, element, left;
 
@@ -42,6 +43,8 @@ bool has_item(uint i) { return item_offset(i) < items_left(); }
     VISIT(dimension, coordinate)               \
     if (int(dimension) == int(RANK) - 1) innermost = (coordinate);
 #define LOCATE(number) FOR_EACH_COORDINATE_FAST(number, RANK, p.sizes, p.divisors, VISIT_AND_KEEP_)
+// Of neighbours in one dimension it is known: a short kernel waits for each line of parameters that it reads.
+#define STEP_OF(NAME, name, dimension) (RANK == 1 && RUNS == 0 && NAME##_MODE == MODE_GROUPS ? LANES : p.name##_strides[dimension])
 uint lanes_here() { return min(p.inner_size - innermost * LANES, LANES); }
 
 #define LOCATE_RUNS(i)                                \

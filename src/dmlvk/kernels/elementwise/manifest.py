@@ -39,7 +39,7 @@ _BINARY_TYPES = tuple(dict.fromkeys((t, u) for t in ("FLOAT64", *NUMERIC) for u 
 """(inputs, output) of the binary kernel: arithmetic and comparisons."""
 
 # Eight dimensions, and the two halves of 64-bit elements whose bits alone matter.
-ITEM_PARAMS = ("uint count", "uint elements", "uint sizes[9]", "uint divisors[18]", "uint inner_size")
+ITEM_PARAMS = ("uint count", "uint elements", "uint inner_size", "uint sizes[9]", "uint divisors[18]")
 _TILE_PARAMS = ("uint count", "uint sizes[9]", "uint divisors[18]", "uint rows", "uint columns")
 _OPERATOR_PARAMS = ("uint param0[2]", "uint param1[2]")
 _UNARY_PARAMS = ("uint scale[2]", "uint bias[2]", *_OPERATOR_PARAMS)

@@ -43,27 +43,27 @@ driver {driver}, {date}; commit {commit}, later kernels than those of the tables
 
 _TARGET_NOTES = """
 What missed, by the rungs of the ladder (`python -m dmlvk bench --suite ladder`) and by the driver's machine code
-(`tools/machine_code.py`). **float16 products**: matrices from registers reach 589 TFLOP/s in this run, from shared memory
-534, with barriers 456, with tiles written there 404, with loads from memory 317, and ours 325 to 336. In a round a
-subgroup multiplies 96 times, for which it loads 24 times from shared memory and stores 9 times, between two barriers;
-with all 255 registers taken there is one workgroup on a processor, and nothing multiplies while a tile passes from
-registers to shared memory. Vulkan has no copy to shared memory that goes on by itself, and no multiplication of four
-subgroups that reads its factors there; PyTorch's kernels are made of both. On an H100 the driver's own tiles
-(VK_NV_cooperative_matrix2) reached 350, and factors that lie in memory as matrices have them, which need no shared memory,
-384 and 411, from which comes off what laying them out takes. Products of few rows, of bytes, and convolutions miss with
-that rung, and so do those of bfloat16. **Sixteen rows** read their weights at 0.81 (float32) and 0.86 (float16) of a copy
-here, and at 0.96 on an H100 (415c62e), whose copies move 3.0 TB/s: what bounds them here was not looked for yet.
-**float16 attention**: with heads of 128, 254 to 288 TFLOP/s where the driver brings the tiles. It
-asks for keys where it needs them; asking for keys ahead gains most of what they cost. Heads of 128 have 16 keys a tile: with
-32 each invocation kept 240 bytes in local memory. On an H100 multiplications alone would allow
-570, by their count; what bounds the rest was not found. Heads of 256 fit no such tile without a few bytes there, and
+(`tools/machine_code.py`). **float16 products**: matrices from registers reach {registers:.0f} TFLOP/s in this run, from
+shared memory {shared:.0f}, with barriers {barriers:.0f}, with tiles written there {written:.0f}, with loads from memory
+{loads:.0f}, and our Gemm {gemm:.0f}. In a round a subgroup multiplies 96 times, for which it loads 24 times from shared
+memory and stores 9 times, between two barriers; with all 255 registers taken there is one workgroup on a processor, and
+nothing multiplies while a tile passes from registers to shared memory. Vulkan has no copy to shared memory that goes on by
+itself, and no multiplication of four subgroups that reads its factors there; PyTorch's kernels are made of both. On an H100
+the driver's own tiles (VK_NV_cooperative_matrix2) reached 350, and factors that lie in memory as matrices have them, which
+need no shared memory, 384 and 411, from which comes off what laying them out takes. Products of few rows, of bytes, and
+convolutions miss with that rung, and so do those of bfloat16. **Sixteen rows** of float32 read their weights at 0.84 of a
+copy: their multiply-adds alone take 44 % of the time. **float16 attention**: with heads of 128, 254 to 288 TFLOP/s where
+the driver brings the tiles. It asks for keys where it needs them; asking for keys ahead gains most of what they cost. Heads
+of 128 have 16 keys a tile: with 32 each invocation kept 240 bytes in local memory. On an H100 multiplications alone would
+allow 570, by their count; what bounds the rest was not found. Heads of 256 fit no such tile without a few bytes there, and
 biases have none: asked for a tile ahead they do not fit the registers. **float32 attention** of 512 rows and more stands at
 27 to 31 TFLOP/s, where multiply-adds alone reach 64 and PyTorch's 25 to 44: of its instructions 67 % are multiply-adds, 5 %
-fewer of the others gained nothing, and blocks of more sums an invocation do not fit the registers. **softmax** of rows of
-50,000 is at 0.67 to 0.75 of a copy, and PyTorch's at 0.49 to 0.56. **Dispatches** that wait for each other take 2.3 us
-each, though they bind nothing twice; a wait inside the dispatch was tried instead of a barrier
-([language models](language-models.md#how-fast) has what came of it). **Copies from and to the host** depend on the machine's
-host, of which there were several.
+fewer of the others gained nothing, and blocks of more sums an invocation do not fit the registers. **Dispatches** that wait
+for each other take {dependent:.2f} us each. A kernel that does nothing takes 1.11 us behind a barrier on an H200, one that
+writes 1.66, and one that reads what the last one wrote 1.88; reading where buffers start, and parameters in more than one
+line, cost 0.28 more until they were left out. A wait inside the dispatch was tried instead of a barrier ([language
+models](language-models.md#how-fast) has what came of it). **Copies from and to the host** depend on the machine's host, of
+which there were several.
 """
 
 _CEILINGS = """
@@ -219,7 +219,11 @@ def headlines() -> str:
     results = read(HEADLINE)
     own = results.machine
     words = _TARGETS.format(driver=own.driver, date=own.date[:10], commit=own.commit)
-    return "\n".join([words, headline.markdown(headline.rows(results)), _TARGET_NOTES])
+    rungs = ("registers", "shared memory", "and barriers", "and tiles written", "and from memory", "and the output: Gemm")
+    names = ("registers", "shared", "barriers", "written", "loads", "gemm")
+    figures = {name: results.ladder[rung] for name, rung in zip(names, rungs, strict=True)}
+    notes = _TARGET_NOTES.format(**figures, dependent=results.launches["1000 dependent"] / 1000)
+    return "\n".join([words, headline.markdown(headline.rows(results)), notes])
 
 
 def page(results: Results) -> str:

@@ -294,8 +294,8 @@ def _few_rows_parts(
 def _spread_parts(
     caps: Capabilities, rows: int, columns: int, depth: int, matrices: int
 ) -> tuple[tuple[int, ...], int] | None:
-    """The largest of the same tiles that keeps a device busy in short parts, or else the smallest, and into how many parts
-    the product is split; None where there is no room for two at once."""
+    """The largest tile for few rows, whatever the product's are, that keeps a device busy in short parts, or else the
+    smallest, and into how many parts the product is split; None where there is no room for two at once."""
     found = []
     for own, resident in _FEW_ROWS_TILES[::-1]:
         tiles = own.tiles(rows, columns) * matrices

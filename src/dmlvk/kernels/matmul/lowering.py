@@ -386,9 +386,7 @@ def _merge(product: Product, caps: Capabilities, params: Mapping[str, int]) -> D
 def _merge_normalized(product: Product, norm: RowNormalization, caps: Capabilities, params: Mapping[str, int]) -> Dispatch:
     """The dispatch that normalizes the rows, too."""
     quads, most = product.columns // QUAD, most_invocations(caps)
-    lanes = min(
-        power_of_two(quads), most
-    )  # a quad each where there are as many: then all that it reads is on its way at once
+    lanes = min(power_of_two(quads), most)  # a quad each, if there are as many: each waits for memory once
     local = max(lanes, min(64, most))
     constants = {
         "LOCAL_SIZE_X": local,

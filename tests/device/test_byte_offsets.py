@@ -10,7 +10,7 @@ from dmlvk import TensorDataType
 from dmlvk.directml.ready_operator import ReadyOperator
 from dmlvk.kernels.common.plan import Dispatch
 from dmlvk.kernels.lowering import lower
-from dmlvk.runtime.recorder import BoundRange, PreparedLaunches, Recording, Resources
+from dmlvk.runtime.recorder import BoundRange, Command, NativeLaunches, PreparedLaunches, Recording, Resources
 from dmlvk.spec import ops
 from dmlvk.spec.tensor import TensorDesc
 
@@ -45,13 +45,34 @@ def test_tensors_start_at_multiples_of_16_bytes(profile: str | None) -> None:
     sums(device, (16, 32, 48))
 
 
-def test_a_kernel_without_offsets_refuses_them(device: dmlvk.Device) -> None:
-    """No door binds a tensor there; nothing is recorded of it."""
+def test_a_number_that_starts_in_between_is_read_there(device: dmlvk.Device) -> None:
+    """As the states of several sequences lie: nothing but the launch says that more than words of 16 bytes may."""
+    number = TensorDesc(TensorDataType.FLOAT32, (1,))
+    (launch,) = lower(ADD.replace(a_tensor=number, b_tensor=number, output_tensor=number), device.capabilities).dispatches
+    assert isinstance(launch, Dispatch) and not device.pipeline(launch).has_byte_offsets
+    ready = PreparedLaunches(device, "add", (launch,))
+    buffers = [device.create_buffer(32) for _ in range(2)]
+    buffers[0].write(np.arange(1, 9, dtype=np.float32))
+    buffers[1].write(np.zeros(8, np.float32))
+    recording = Recording(device, timestamps=False)
+    for start in (0, 4, 12, 16, 28):
+        source, target = (BoundRange(buffer, start, 4) for buffer in buffers)
+        recording.add(ready.resolve(Resources((source, source), (target,), None, None)))
+    recording.submit()
+    assert recording.wait()
+    np.testing.assert_array_equal(buffers[1].read().view(np.float32), [2, 4, 0, 8, 10, 0, 0, 16])
+
+
+def test_a_pipeline_without_offsets_refuses_them(device: dmlvk.Device) -> None:
+    """Of our own mistakes: nothing of the launch is recorded."""
     (launch,) = lower(ADD, device.capabilities).dispatches
     ready = PreparedLaunches(device, "add", (launch,))
+    bound = BoundRange(device.create_buffer(1024), 0, 4 * COUNT)
+    ((labels, arguments),) = ready.resolve(Resources((bound, bound), (bound,), None, None))
+    assert isinstance(arguments, NativeLaunches)
+    moved = Resources((bound._replace(offset=4), bound), (bound,), None, None)
     recording = Recording(device, timestamps=False)
-    bound = BoundRange(device.create_buffer(1024), 4, 4 * COUNT)
     with pytest.raises(RuntimeError, match="storage buffer 0 starts 4 bytes behind what is bound"):
-        recording.add(ready.resolve(Resources((bound, bound), (bound,), None, None)))
+        recording.add([Command(labels, arguments._replace(resources=moved))])
     recording.submit()
     assert recording.wait() and not recording.labels

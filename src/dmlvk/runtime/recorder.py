@@ -4,16 +4,18 @@ The native list finds the bytes of each range, all launches of an operator in on
 
 A storage binding must start at a multiple of the device's alignment, which may be larger than DirectML's 16 bytes. So a
 range is bound from the aligned byte below it, and the kernel learns the remainder: push constants hold one byte offset
-for each storage buffer, in binding order. Where the device's alignment is no larger, a pipeline that reads no offsets serves
-(``Dispatch.pipeline``).
+for each storage buffer, in binding order. Where the device's alignment is no larger, and nothing else starts in between, as
+the state of one of several sequences does, pipelines that read no offsets serve (``Dispatch.pipeline``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+import itertools
+import weakref
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from dmlvk.kernels.common.plan import COUNTERS, BlockCopy, Dispatch, Launch, Range, Repetition, Source
+from dmlvk.kernels.common.plan import COUNTERS, BlockCopy, Dispatch, KernelVariant, Launch, Range, Repetition, Source
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.runtime.memory import Buffer, ParameterBlock
 
@@ -128,17 +130,10 @@ class PreparedLaunches:
         again = range(repetition.first, repetition.end) if repetition else ()
         self._varies = [place for place, block in enumerate(params) if place in again or not isinstance(block, bytes | None)]
         self._order: Sequence[int] | None = None
-        self._native = device.native.launches(
-            device.storage_alignment,
-            [
-                (
-                    *((None, 0) if isinstance(launch, BlockCopy) else _kernel(device, launch)),
-                    [(_PLACES[part.source], part.slot) for part in launch.bindings],
-                    not isinstance(launch, BlockCopy) and launch.beside_previous,
-                )
-                for launch in launches
-            ],
-        )
+        self._alignment = device.storage_alignment
+        self._native = _native_launches(device, launches, device.pipeline)
+        self._device, self._launches = weakref.ref(device), launches
+        self._reading_offsets: list[_native.Launches] = []  # one at most, once it is wanted
         placed = iter(device.place_parameters([block for block in params if isinstance(block, bytes)]))
         self._blocks = [next(placed) if isinstance(block, bytes) else None for block in params]
         self._values: Sequence[Filling] = [
@@ -190,12 +185,44 @@ class PreparedLaunches:
             return []
         if self._counters:
             resources = resources._replace(counters=self._counters)
-        return [Command(self._labels, NativeLaunches(self._native, self._order, self._values, self._blocks, resources))]
+        native = self._native
+        for bound in itertools.chain(resources.inputs, resources.outputs, resources.constants):
+            if bound is not None and bound.offset % self._alignment:
+                native = self._with_offsets()
+                break
+        return [Command(self._labels, NativeLaunches(native, self._order, self._values, self._blocks, resources))]
+
+    def _with_offsets(self) -> _native.Launches:
+        """The launches by pipelines that read byte offsets."""
+        if not self._reading_offsets:
+            device = self._device()
+            assert device is not None, "it has the resources"
+            self._reading_offsets.append(_native_launches(device, self._launches, lambda launch: launch.kernel))
+        return self._reading_offsets[0]
 
 
-def _kernel(device: ComputeDevice, launch: Dispatch) -> tuple[_native.Kernel, int]:
-    """The pipeline of a launch, and which of its bindings it writes."""
-    return device.kernel(device.pipeline(launch)), KERNELS[launch.kernel.kernel].writes
+def _native_launches(
+    device: ComputeDevice, launches: Sequence[Launch], pipeline: Callable[[Dispatch], KernelVariant]
+) -> _native.Launches:
+    """The launches as the native module has them, dispatches by the pipelines that a function names."""
+
+    def kernel(launch: Launch) -> tuple[_native.Kernel | None, int]:
+        """The pipeline of a launch, and which of its bindings it writes."""
+        if isinstance(launch, BlockCopy):
+            return None, 0
+        return device.kernel(pipeline(launch)), KERNELS[launch.kernel.kernel].writes
+
+    return device.native.launches(
+        device.storage_alignment,
+        [
+            (
+                *kernel(launch),
+                [(_PLACES[part.source], part.slot) for part in launch.bindings],
+                not isinstance(launch, BlockCopy) and launch.beside_previous,
+            )
+            for launch in launches
+        ],
+    )
 
 
 class DispatchTiming(NamedTuple):

@@ -127,9 +127,9 @@ class Dispatch:
         return self.kernel.kernel
 
     def pipeline(self, alignment: int) -> KernelVariant:
-        """The pipeline on a device that binds multiples of ``alignment`` bytes. Where all ranges start at such, which all
-        tensors do on many devices, it reads no offsets: that saves 0.25 of the 2.23 us of a small dispatch (H200, driver
-        580, 2026-11-29)."""
+        """The pipeline on a device that binds multiples of ``alignment`` bytes, for resources that start at such. Where
+        all tensors do, and all ranges of the plan, it reads no offsets: that saves 0.25 of the 2.23 us of a small dispatch
+        (H200, driver 580, 2026-11-29)."""
         starts = [part.offset for part in self.bindings]
         is_aligned = alignment <= MINIMUM_BUFFER_TENSOR_ALIGNMENT and all(map(is_plain, starts))
         has_byte_offsets = not is_aligned or any(start % alignment for start in starts)

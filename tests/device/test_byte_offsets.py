@@ -42,7 +42,9 @@ def test_tensors_start_at_multiples_of_16_bytes(profile: str | None) -> None:
     assert isinstance(launch, Dispatch)
     assert device.pipeline(launch).has_byte_offsets == (device.storage_alignment > 16)
     sums(device, (0, 0, 0))
+    created = device.pipelines_created
     sums(device, (16, 32, 48))
+    assert device.pipelines_created == created, "one pipeline for all places of tensors"
 
 
 def test_a_number_that_starts_in_between_is_read_there(device: dmlvk.Device) -> None:

@@ -130,6 +130,8 @@ class PreparedLaunches:
         again = range(repetition.first, repetition.end) if repetition else ()
         self._varies = [place for place, block in enumerate(params) if place in again or not isinstance(block, bytes | None)]
         self._order: Sequence[int] | None = None
+        pipelines = [device.pipeline(launch) for launch in launches if not isinstance(launch, BlockCopy)]
+        self._reads_offsets = all(pipeline.has_byte_offsets for pipeline in pipelines)
         self._alignment = device.storage_alignment
         self._native = _native_launches(device, launches, device.pipeline)
         self._device, self._launches = weakref.ref(device), launches
@@ -185,12 +187,13 @@ class PreparedLaunches:
             return []
         if self._counters:
             resources = resources._replace(counters=self._counters)
-        native = self._native
-        for bound in itertools.chain(resources.inputs, resources.outputs, resources.constants):
-            if bound is not None and bound.offset % self._alignment:
-                native = self._with_offsets()
-                break
+        native = self._native if self._reads_offsets or self._is_aligned(resources) else self._with_offsets()
         return [Command(self._labels, NativeLaunches(native, self._order, self._values, self._blocks, resources))]
+
+    def _is_aligned(self, resources: Resources) -> bool:
+        """Whether all start at what the device binds; temporary and persistent memory always does."""
+        tensors = itertools.chain(resources.inputs, resources.outputs, resources.constants)
+        return not any(bound is not None and bound.offset % self._alignment for bound in tensors)
 
     def _with_offsets(self) -> _native.Launches:
         """The launches by pipelines that read byte offsets."""

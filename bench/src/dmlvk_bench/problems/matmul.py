@@ -199,7 +199,7 @@ def _rows_normalized(scale: Scale, data_type: TensorDataType, rows: int, depth: 
         1.0,
         bytes_moved=nbytes(a, b, bias, y, side, side, y),
         operations=_operations((1, rows, depth, columns)),
-        tolerance=5e-3 if data_type is FLOAT16 else 2e-5,
+        tolerance=2e-3 if data_type is FLOAT16 else 1e-5,
     )
 
 

@@ -754,7 +754,7 @@ def _merged(desc: GemmNormalization, problem: GemmNormalizationProblem, caps: Ca
     return (cooperative if has_matrices(problem.product, caps) else split)(product, caps)
 
 
-def _behind(desc: GemmNormalization, problem: GemmNormalizationProblem, caps: Capabilities) -> Plan:
+def _normalization_apart(desc: GemmNormalization, problem: GemmNormalizationProblem, caps: Capabilities) -> Plan:
     first, second = (chosen_plan(part, caps, desc.dml_name) for part in (desc.product, desc.normalization))
     taken = aligned(first.temporary_bytes)
     made = output_range(1)
@@ -770,7 +770,7 @@ register(
     GemmNormalization,
     problem=_normalization_problem,
     rules=GEMM_NORMALIZATION,
-    schedules={"merged": _merged, "apart": _behind},
+    schedules={"merged": _merged, "apart": _normalization_apart},
     limitations=(LOOP_ROUNDS,),
     features=subgroup_features,
 )

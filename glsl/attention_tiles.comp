@@ -239,7 +239,7 @@ void main() {
         [[unroll]] for (uint r = 0; r < ROWS; ++r) {
             const float base = subtracted(peaks[r]);
             [[unroll]] for (uint n = 0; n < KEYS; ++n) {
-                const float weight = exp_of_negative(products[r][n] - base);
+                const float weight = exp_weight(products[r][n] - base);
                 totals[r] += weight;
                 weights[tile_row(r) * WEIGHT_PITCH + key_of(n) / 4][key_of(n) % 4] = weight;
             }

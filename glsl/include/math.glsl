@@ -139,6 +139,10 @@ float exp_of_negative(float x) {
     return x < -87.0 ? 0.0 : result;
 }
 
+// e^x for x <= 0 as an addend of a sum that is at least 1: to 2^-23 of that sum, for what x / ln 2 is rounded by counts as much less
+// as the power is small.
+float exp_weight(float x) { return exp2(x * LOG2_E); }
+
 #ifdef SHORT_MATH
 // e^x - 1.
 float expm1(float x) {

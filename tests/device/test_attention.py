@@ -16,7 +16,9 @@ import dmlvk
 from dmlvk import MultiheadAttentionMaskType as MaskType
 from dmlvk import TensorDataType, TensorDesc, eager
 from dmlvk.directml.ready_operator import ReadyOperator
+from dmlvk.kernels.attention import tiles
 from dmlvk.kernels.attention.rules import ATTENTION_SHAPES
+from dmlvk.kernels.attention.tiles import ATTENTION_BLOCKS, AttentionBlock
 from dmlvk.kernels.lowering import possible_rules
 from dmlvk.onnx.session import InferenceSession
 from dmlvk.runtime.memory import BufferBinding
@@ -279,7 +281,7 @@ def in_place_past(
     return y.reshape(q.shape), keys.reshape(present.sizes), past_values.reshape(present.sizes)
 
 
-@pytest.mark.parametrize("rule", ["tiles", "split", "naive"])
+@pytest.mark.parametrize("rule", ["blocks", "tiles", "split", "naive"])
 @pytest.mark.parametrize("queries", [1, 3])
 def test_the_past_in_the_present_tensors(device: dmlvk.Device, rule: str, queries: int) -> None:
     """Past and present share memory, as ONNX Runtime's GroupQueryAttention binds them. Rows behind the new ones stay, and
@@ -385,7 +387,7 @@ def test_sequences_without_padding(device: dmlvk.Device) -> None:
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("rule", ["split", "tiles", "naive"])
+@pytest.mark.parametrize("rule", ["split", "blocks", "tiles", "naive"])
 def test_one_tensor_for_queries_keys_and_values(device: dmlvk.Device, rule: str) -> None:
     """The very same desc, bound to the same bytes."""
     x = random(1, 130, 16)
@@ -464,7 +466,7 @@ def of_words(
 OF_MATRICES = ("reductions", "reductions split", "cooperative", "cooperative split")
 
 
-@pytest.mark.parametrize("rule", [*OF_MATRICES, "tiles", "split"])
+@pytest.mark.parametrize("rule", [*OF_MATRICES, "blocks", "tiles", "split"])
 @pytest.mark.parametrize("added", [False, True])
 def test_scores_that_rise_from_tile_to_tile(device: dmlvk.Device, rule: str, added: bool) -> None:
     """Peaks are raised again and again: each tile of keys has scores far above those before it, up to 2^36 times the weight.
@@ -506,6 +508,47 @@ def test_every_shape_of_matrices(
         pytest.skip(f"{rule} is not possible here")
 
 
+@pytest.mark.parametrize("shape", [*ATTENTION_BLOCKS, AttentionBlock(64, 32, widest=128, time=1.0)], ids=str)
+@pytest.mark.parametrize("size", [24, 64, pytest.param(90, marks=pytest.mark.full)])
+def test_every_shape_of_blocks(
+    device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch, shape: AttentionBlock, size: int
+) -> None:
+    """Rows, keys and elements that are whole tiles and that are not, and scores that rise from tile to tile."""
+    monkeypatch.setattr(tiles, "ATTENTION_BLOCKS", (shape,))
+    keys = 2 * shape.keys + 7
+    q, k, v = random(1, 150, 2 * size), random(1, keys, 2 * size, seed=1), random(1, keys, 2 * size, seed=2)
+    k *= np.linspace(0.1, 5, keys)[:, np.newaxis]
+    desc = dmlvk.MultiheadAttention1(
+        query_tensor=TensorDesc(TensorDataType.FLOAT32, q.shape),
+        key_tensor=TensorDesc(TensorDataType.FLOAT32, k.shape),
+        value_tensor=TensorDesc(TensorDataType.FLOAT32, v.shape),
+        output_tensor=TensorDesc(TensorDataType.FLOAT32, q.shape),
+        scale=size**-0.5,
+        query_head_count=2,
+        key_value_head_count=2,
+    )
+    if "blocks" not in possible_rules(desc, device.capabilities):
+        pytest.skip("this shape is not possible here")
+    values = {"query_tensor": q, "key_tensor": k, "value_tensor": v}
+    inputs: list[BufferBinding | None] = []
+    for slot in desc.input_slots():
+        buffer = None
+        if slot.tensor is not None:
+            buffer = device.create_buffer(slot.tensor.total_tensor_size_in_bytes)
+            buffer.write(values[slot.field.name])
+        inputs.append(None if buffer is None else BufferBinding(buffer))
+    output = device.create_buffer(q.nbytes)
+    commands = device.create_command_list()
+    ReadyOperator(device, desc, "blocks").record(commands, inputs, [BufferBinding(output), None, None])
+    device.execute(commands)
+    found = output.read().view(np.float32).reshape(q.shape)
+    heads = [x.astype(np.float64).reshape(x.shape[1], 2, size).swapaxes(0, 1) for x in (q, k, v)]
+    scores = heads[0] @ heads[1].swapaxes(1, 2) * size**-0.5
+    weights = np.exp(scores - scores.max(axis=2, keepdims=True))
+    expected = (weights / weights.sum(axis=2, keepdims=True) @ heads[2]).swapaxes(0, 1).reshape(q.shape)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=4e-6 * np.abs(expected).max())
+
+
 @pytest.mark.parametrize("rises", [False, True])
 @pytest.mark.parametrize("sizes", [(64, 64), (96, 96), (128, 128), (32, 64), (128, 96)])
 def test_workgroups_multiply_as_a_whole(device: dmlvk.Device, rises: bool, sizes: tuple[int, int]) -> None:
@@ -521,7 +564,7 @@ def test_workgroups_multiply_as_a_whole(device: dmlvk.Device, rises: bool, sizes
         np.testing.assert_array_equal(of_words(device, "workgroup", q, k, v, sizes[0] ** -0.5)[0], found)
 
 
-@pytest.mark.parametrize("rule", [*OF_MATRICES, "workgroup", "tiles", "split"])
+@pytest.mark.parametrize("rule", [*OF_MATRICES, "workgroup", "blocks", "tiles", "split"])
 @pytest.mark.parametrize("added", [False, True])
 @pytest.mark.parametrize("size", [64, pytest.param(128, marks=pytest.mark.full)])
 def test_the_same_bits_where_all_processors_are_busy(

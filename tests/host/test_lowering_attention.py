@@ -138,7 +138,9 @@ def chosen(desc: dmlvk.MultiheadAttention1, caps: Capabilities) -> str:
         ("whole workgroups", MANY | {"heads": (4, 4)}, "reductions"),
         ("whole workgroups", MANY | {"relative": True}, "reductions"),
         ("whole workgroups", MANY | {"scale": 1e-20}, "reductions"),
-        ("whole workgroups", MANY | {"data_type": FLOAT32}, "tiles"),
+        ("whole workgroups", MANY | {"data_type": FLOAT32}, "blocks"),
+        ("whole workgroups", MANY | {"data_type": FLOAT32, "size": 128}, "blocks"),
+        ("whole workgroups", MANY | {"data_type": FLOAT32, "size": 136}, "tiles"),
         ("reductions", MANY, "reductions"),
     ],
 )
@@ -243,20 +245,74 @@ def test_tiles_are_shared_out_among_whole_subgroups(least: int, is_cpu: bool, sh
 @pytest.mark.parametrize(
     ("heads", "queries", "size", "tile"),
     [
-        (96, 512, 64, (64, 16, 64)),
-        (96, 197, 64, (32, 16, 64)),
-        (20, 1500, 64, (64, 16, 64)),
-        (8, 1500, 64, (32, 16, 64)),
-        (12, 128, 64, (16, 16, 64)),
-        (32, 2048, 128, (64, 8, 0)),
-        (30, 197, 128, (32, 16, 128)),
+        (96, 512, 64, (64, 64, 16, 64)),
+        (96, 197, 64, (40, 80, 16, 64)),
+        (96, 77, 64, (40, 80, 16, 64)),
+        (16, 577, 64, (40, 64, 16, 64)),
+        (12, 1214, 64, (56, 64, 16, 64)),
+        (192, 128, 64, (32, 64, 16, 64)),
+        (12, 197, 64, (24, 64, 16, 64)),
+        (12, 128, 64, (16, 64, 16, 64)),
+        (192, 49, 32, (32, 64, 16, 32)),
+        (32, 2048, 128, (64, 64, 8, 0)),
+        (96, 197, 128, (40, 64, 16, 128)),
+        (96, 77, 128, (40, 80, 8, 0)),
     ],
 )
-def test_tiles_fill_whole_waves_of_processors(heads: int, queries: int, size: int, tile: tuple[int, int, int]) -> None:
-    """Rows, depth and the queries that stay, on a device of 132 processors."""
+def test_tiles_keep_processors_busy(heads: int, queries: int, size: int, tile: tuple[int, ...]) -> None:
+    """Rows, keys, depth and the queries that stay of what was the fastest tile of an H200, or within 3 % of it."""
     desc = attention(FLOAT32, heads=(heads, heads), queries=queries, keys=queries, size=size)
     constants = dict(lower(desc, choices.DEVICES["h200"], force="tiles").dispatches[0].kernel.constants)  # type: ignore[union-attr]
-    assert (constants["TILE_ROWS"], constants["DEPTH"], constants["HEAD"]) == tile
+    assert tuple(constants[name] for name in ("TILE_ROWS", "TILE_KEYS", "DEPTH", "HEAD")) == tile
+
+
+@pytest.mark.parametrize(("rows", "tile"), [(1, 8), (8, 8), (16, 16), (48, 48), (64, 64)])
+def test_tiles_of_parts_are_filled(rows: int, tile: int) -> None:
+    """Where the keys are shared out, there is work for all processors whatever the rows of a tile."""
+    desc = attention(FLOAT32, queries=rows, keys=4096)
+    constants = dict(lower(desc, choices.DEVICES["h200"], force="split").dispatches[0].kernel.constants)  # type: ignore[union-attr]
+    assert constants["TILE_ROWS"] == tile
+
+
+@pytest.mark.parametrize(
+    ("heads", "queries", "keys", "size", "rule"),
+    [
+        (64, 2048, 2048, 64, "blocks"),
+        (16, 4096, 77, 40, "blocks"),
+        (20, 1500, 1500, 64, "blocks"),
+        (32, 512, 512, 128, "blocks"),
+        (128, 1024, 1024, 80, "blocks"),
+        (96, 512, 512, 64, "tiles"),
+        (20, 4096, 4096, 64, "tiles"),
+        (40, 1024, 1024, 64, "tiles"),
+        (96, 197, 197, 128, "tiles"),
+        (32, 2048, 2048, 136, "tiles"),
+    ],
+)
+def test_blocks_are_chosen_where_they_were_faster(heads: int, queries: int, keys: int, size: int, rule: str) -> None:
+    desc = attention(FLOAT32, heads=(heads, heads), queries=queries, keys=keys, size=size)
+    assert chosen(desc, choices.DEVICES["h200"]) == rule
+    assert chosen(desc, dataclasses.replace(choices.DEVICES["h200"], is_cpu=True)) != "blocks"
+
+
+@pytest.mark.parametrize("least", [8, 16, 32, 64])
+@pytest.mark.parametrize("shape", [{}, {"size": 33}, {"size": 128}, {"size": 24}])
+def test_blocks_cover_a_tile(least: int, shape: dict[str, int]) -> None:
+    """Whoever has the same rows is in one subgroup, and each has whole rows, keys and quads of columns."""
+    caps = dataclasses.replace(choices.DEVICES["h200"], minimum_subgroup_size=least)
+    desc = attention(FLOAT32, **shape)
+    if "blocks" not in possible_rules(desc, caps):
+        assert least < 32 and shape.get("size", 64) > 64
+        return
+    (dispatch,) = lower(desc, caps, force="blocks").dispatches
+    assert isinstance(dispatch, Dispatch)
+    constants = dict(dispatch.kernel.constants)
+    assert 64 * constants["LOCAL_SIZE_X"] == constants["TILE_ROWS"] * constants["TILE_KEYS"]
+    assert constants["TILE_KEYS"] // 4 <= least
+    assert not constants["TILE_KEYS"] % constants["DEPTH"]
+    assert not constants["TILE_COLUMNS"] % (constants["TILE_KEYS"] // 2)
+    assert constants["TILE_COLUMNS"] >= shape.get("size", 64)
+    assert constants["WHOLE"] == (shape.get("size", 64) in (64, 128))
 
 
 @pytest.mark.parametrize("device", ["subgroups of 8", "subgroups of 32", "subgroups of 64", "reductions"])
@@ -352,7 +408,8 @@ def test_wide_heads_have_no_matrices() -> None:
 
 @pytest.mark.parametrize("scale", [-1e38, 3e38, float("inf"), float("nan")])
 def test_scores_that_may_be_infinite_in_powers_of_2_have_no_matrices(scale: float) -> None:
-    assert set(possible_rules(attention().replace(scale=scale), DEVICES["reductions"])) == {"split", "tiles", "naive"}
+    found = set(possible_rules(attention().replace(scale=scale), DEVICES["reductions"]))
+    assert found == {"split", "blocks", "tiles", "naive"}
 
 
 def test_parts_are_of_more_than_a_tile_of_keys() -> None:
@@ -364,7 +421,7 @@ def test_matrices_are_left_alone_where_they_do_not_fit() -> None:
     without = Capabilities(features=PLAIN.features | _COOPERATIVE, shared_memory_bytes=49152, workgroup_invocations=1024)
     small = cooperative(32, 16, 16384)
     for caps in (without, small):
-        assert set(possible_rules(attention(size=128), caps)) == {"split", "tiles", "naive"}
+        assert set(possible_rules(attention(size=128), caps)) <= {"split", "blocks", "tiles", "naive"}
 
 
 def test_a_head_of_keys_serves_all_its_queries_at_once() -> None:

@@ -10,16 +10,17 @@ from typing import Any, NamedTuple
 
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.attention.manifest import MaskBounds, PastLengths, Turn
+from dmlvk.kernels.attention.problem import AttentionProblem
 from dmlvk.kernels.attention.rules import (
     ATTENTION,
     ATTENTION_SPLIT_KEYS,
     MOST_MASK_FILTER,
     PARTS_TOGETHER,
-    AttentionProblem,
     matrix_shape,
     whole_matrices,
     workgroup_shape,
 )
+from dmlvk.kernels.attention.tiles import BLOCK_DEPTH, attention_block, fastest_tile
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.limitation import LOOP_ROUNDS
 from dmlvk.kernels.common.parts import chosen_plan, placed
@@ -634,116 +635,10 @@ def _plan(
     return Plan((*launches, merge), temporary_bytes=operands.temporary_bytes + aligned(parts.where.nbytes))
 
 
-class AttentionTileShape(NamedTuple):
-    """The cover of a tile by a workgroup; see ``glsl/attention_tiles.comp``. ``depth`` divides ``keys``."""
-
-    invocations: int
-    rows: int
-    keys: int
-    depth: int
-
-
-class AttentionTile(NamedTuple):
-    """A tile for a problem on a device.
-
-    Attributes:
-        shape: Its cover. A device of small subgroups has fewer invocations.
-        across: The invocations along keys and columns.
-        columns: The columns of the values that the sums in registers hold.
-        head: The elements of a head of queries in shared memory, in whole chunks; 0 where each chunk stages its own.
-    """
-
-    shape: AttentionTileShape
-    across: int
-    columns: int
-    head: int
-
-    @property
-    def shared_memory_bytes(self) -> int:
-        """The shared memory of a workgroup."""
-        _, rows, keys, depth = self.shape
-        lines = keys if self.head else keys + rows
-        stage = max(lines * (depth // 4 + 1), depth * self.columns // 4)
-        queries = rows * (self.head // 4 + 1) if self.head else 1
-        return 16 * (2 * stage + rows * (keys // 4 + 1) + queries)
-
-
-_TILE_SHAPES = (
-    AttentionTileShape(128, 64, 64, 16),
-    AttentionTileShape(128, 32, 64, 16),
-    AttentionTileShape(128, 16, 64, 16),
-    AttentionTileShape(128, 8, 64, 16),
-    AttentionTileShape(128, 32, 32, 16),
-)
-"""The tiles from the largest to the one that every device has. With 8 scores by 8 an invocation, which reads shared memory
-half as often as 8 by 4, sums spill: H200, 64 heads of 2048 rows of 64, 2.2 ms, so 3.0 to 19; of 128 elements, 32 heads, 2.3
-ms, and 2.6 to 4.3 with 128 keys, 128 rows, or a depth of 4 or 16."""
-_CPU_TILE_SHAPE = AttentionTileShape(64, 16, 32, 4)
-"""Small, because a CPU's driver takes seconds to compile unrolled loops."""
-_DEPTH_WITH_QUERIES = 8
-"""The depth where each chunk stages its own queries. H100, 32 heads of 2048 rows of 128: 30.6 TFLOP/s, with 16 27.9."""
-_WAVES = {64: ((2, 1.0), (2, 1.0)), 32: ((3, 0.86), (2, 0.54))}
-"""Of tiles of so many rows, for up to 64 columns of values and for more: how many a processor has at once, and the time that
-these take, beside that of the larger. On an H100 they reach 31.4 and 27.3 TFLOP/s for 64 columns, 30.3 and 28.1 for
-128; of 197 rows of 96 heads of 64 68 us and 60, of 1500 rows of 8 heads 209 and 183, of 20 heads 411 and 480."""
-
-
-def _tile_of(shape: AttentionTileShape, problem: AttentionProblem, caps: Capabilities) -> AttentionTile | None:
-    """A tile of a shape, with its queries in shared memory where there is room; None where there is none at all."""
-    columns = 128 if problem.value_size > 64 and shape.keys > 32 else 64 if problem.value_size > 32 else 32
-    across = min(columns // 4, 16, 1 << (caps.minimum_subgroup_size.bit_length() - 1))
-    own = shape._replace(invocations=min(shape.invocations, shape.rows * across))
-    head = -(-problem.head_size // shape.depth) * shape.depth
-    restaging = own._replace(depth=min(own.depth, _DEPTH_WITH_QUERIES))
-    for tile in (AttentionTile(own, across, columns, head), AttentionTile(restaging, across, columns, 0)):
-        if own.invocations <= caps.workgroup_invocations and tile.shared_memory_bytes <= caps.shared_memory_bytes:
-            return tile
-    return None
-
-
-def _is_next(shape: AttentionTileShape, found: AttentionTileShape, problem: AttentionProblem) -> bool:
-    """Whether a shape may stand for a larger one. That of 8 rows only for as few: H200, 12 heads of 128 rows of 64, 11.1 us
-    with 192 workgroups of it, 9.9 with 96 of 16 rows; of 197 rows 33 and 22."""
-    return shape.rows < found.rows and (shape.rows > 8 or problem.rows <= shape.rows)
-
-
-def _wave_time(tile: AttentionTile, problem: AttentionProblem, caps: Capabilities) -> float:
-    """The time of all tiles of a problem, each wave of which fills every processor or is waited for as if it did."""
-    together, time = _WAVES[tile.shape.rows][tile.columns > 64]
-    tiles = problem.heads * -(-problem.rows // tile.shape.rows)
-    return -(-tiles // (together * caps.model.processors)) * time
-
-
-def _is_filled(tile: AttentionTile, problem: AttentionProblem, caps: Capabilities) -> bool:
-    """Whether each processor has a tile, and tiles are not mostly empty."""
-    rows = tile.shape.rows
-    return problem.heads * -(-problem.rows // rows) >= caps.model.processors and problem.rows > rows // 2
-
-
-def tile_for(problem: AttentionProblem, caps: Capabilities) -> AttentionTile:
-    """The largest tile that the device has room for, still gives it enough workgroups and is not mostly empty; or the next
-    one, where that needs less time in whole waves."""
-    shapes = (_CPU_TILE_SHAPE,) if caps.is_cpu else _TILE_SHAPES
-    tiles = [tile for shape in shapes if (tile := _tile_of(shape, problem, caps)) is not None]
-    assert tiles, "the smallest tile fits every device"
-    found = tiles[0]
-    for tile in tiles[1:]:
-        if _is_filled(found, problem, caps):
-            break
-        if _is_next(tile.shape, found.shape, problem):
-            found = tile
-    keys = found.shape.keys
-    of_waves = [tile for tile in tiles if tile.shape.rows in _WAVES and tile.shape.keys == keys]
-    if found not in of_waves:
-        return found
-    smaller = of_waves[of_waves.index(found) :]
-    return min(smaller, key=lambda tile: _wave_time(tile, problem, caps))
-
-
 def _tiled(
     desc: OperatorDesc, problem: AttentionProblem, caps: Capabilities, operands_of: OperandsOf, *, split: bool = False
 ) -> Plan:
-    tile = tile_for(problem, caps)
+    tile = fastest_tile(problem, caps, split=split)
     shape = tile.shape
     operands = operands_of(desc, caps)
     column_tiles = -(-problem.value_size // tile.columns)
@@ -772,6 +667,25 @@ def _tiled(
         (parts.where if split else operands.y.where,),
     )
     return _plan(desc, problem, operands, caps, kernel, parts if split else None)
+
+
+def _blocks(desc: OperatorDesc, problem: AttentionProblem, caps: Capabilities, operands_of: OperandsOf) -> Plan:
+    shape = attention_block(problem, caps)
+    assert shape is not None, "the rule is possible"
+    operands = operands_of(desc, caps)
+    columns = shape.columns(problem.value_size)
+    chunks = -(-problem.head_size // BLOCK_DEPTH) + shape.keys // BLOCK_DEPTH
+    check_rounds(-(-problem.keys // shape.keys) * chunks * BLOCK_DEPTH, caps, desc.dml_name)
+    constants = {
+        "LOCAL_SIZE_X": shape.invocations,
+        "TILE_ROWS": shape.rows,
+        "TILE_KEYS": shape.keys,
+        "TILE_COLUMNS": columns,
+        "DEPTH": BLOCK_DEPTH,
+        "WHOLE": int(problem.head_size % BLOCK_DEPTH == 0 and problem.value_size == columns),
+    }
+    grid = -(-problem.rows // shape.rows), problem.heads, 1
+    return _plan(desc, problem, operands, caps, _Kernel("attention_blocks", constants, grid, {}), None)
 
 
 def _products(desc: OperatorDesc, problem: AttentionProblem, caps: Capabilities, operands_of: OperandsOf) -> Plan:
@@ -863,6 +777,7 @@ def schedules(operands_of: OperandsOf) -> dict[str, Schedule]:
         "cooperative": functools.partial(_matrices, reductions=False),
         "products": _products,
         "split": functools.partial(_tiled, split=True),
+        "blocks": _blocks,
         "tiles": _tiled,
         "naive": _naive,
     }

@@ -40,6 +40,10 @@ _TURN_PARAMS = (
 """What ``glsl/include/attention_turn.glsl`` needs."""
 
 
+BLOCK_SIDE = 8
+"""The rows and keys of an invocation's scores in ``glsl/attention_blocks.comp``."""
+
+
 class PastLengths(enum.IntEnum):
     """The type of the lengths of the past, one for each batch entry."""
 
@@ -89,6 +93,19 @@ ROWS: tuple[KernelSpec, ...] = (
             ("SPLIT", 0),
         ),
         shared=_SHARED,
+        variants=(("T", FLOATS),),
+        extensions=SUBGROUP_SUMS,
+    ),
+    KernelSpec(
+        "attention_blocks",
+        "attention_blocks.comp",
+        buffers=_BUFFERS,
+        params=_PARAMS,
+        constants=(
+            *_CONSTANTS,
+            *(("TILE_ROWS", 64), ("TILE_KEYS", 64), ("TILE_COLUMNS", 64), ("DEPTH", 8), ("WHOLE", 0)),
+        ),
+        shared=(*_SHARED, ("BLOCK", BLOCK_SIDE), ("UNROLLED", 4)),
         variants=(("T", FLOATS),),
         extensions=SUBGROUP_SUMS,
     ),

@@ -3,65 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from dmlvk.devices.capabilities import SUBGROUPS, Capabilities, CooperativeMatrix
+from dmlvk.kernels.attention.problem import AttentionProblem
+from dmlvk.kernels.attention.tiles import attention_block, blocks_pay
 from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix, matrices_pay
 from dmlvk.kernels.common.rule import Condition, Rule, always
-
-
-@dataclass(frozen=True)
-class AttentionProblem:
-    """Attention, as its kernels see it.
-
-    Attributes:
-        bits: The bits of an element.
-        batch: Batch entries, or sequences without padding.
-        queries: Query rows of an entry.
-        keys: Most keys that a query sees.
-        key_heads: Heads of keys and values.
-        group: Query heads that share one of them.
-        head_size, value_size: Elements of a row of a head: of queries and keys, and of values.
-        quads: Whether all rows that a kernel reads and writes consist of aligned groups of four elements.
-        words: Whether they all consist of aligned 16-byte words, and nothing is added to them.
-        unpadded: Whether sequences have starts of their own.
-        plain: Whether all that is done to scores is to scale them and to add a tensor, and all keys count, so that products
-            and a softmax say it.
-        bare: Whether scores are products times ``scale``, which is positive and not tiny, and queries see all keys from the
-            first one on, up to some end.
-        scale: What products of queries and keys are multiplied by.
-        bias: Whether a number is added to each score.
-        bias_words: Whether rows of these numbers consist of aligned 16-byte words.
-    """
-
-    bits: int
-    batch: int
-    queries: int
-    keys: int
-    key_heads: int
-    group: int
-    head_size: int
-    value_size: int
-    quads: bool
-    words: bool
-    unpadded: bool
-    plain: bool
-    bare: bool
-    scale: float
-    bias: bool
-    bias_words: bool
-
-    @property
-    def rows(self) -> int:
-        """Rows of queries that meet one head of keys."""
-        return self.queries * self.group
-
-    @property
-    def heads(self) -> int:
-        """Heads of keys, of all entries."""
-        return self.batch * self.key_heads
-
 
 PARTS_TOGETHER = 16
 """The most parts of the keys whose sums are brought together at once."""
@@ -213,6 +161,10 @@ def _few_rows(problem: AttentionProblem, caps: Capabilities) -> bool:
     return not caps.is_cpu and few and problem.keys >= 2 * ATTENTION_SPLIT_KEYS
 
 
+def _blocks(problem: AttentionProblem, caps: Capabilities) -> bool:
+    return _tiles(problem, caps) and not problem.unpadded and attention_block(problem, caps) is not None
+
+
 def _parts(possible: Condition) -> Condition:
     """Whether a schedule is possible with the keys shared out."""
     return lambda problem, caps: possible(problem, caps) and not problem.unpadded and problem.keys > 64
@@ -348,12 +300,20 @@ ATTENTION = (
         "1.5 TB/s (PyTorch 1512)",
     ),
     Rule(
+        "blocks",
+        when=blocks_pay,
+        possible=_blocks,
+        because="many rows in float32: an invocation's scores are 8 by 8, for which it reads shared memory two thirds as "
+        "often. H200 (2026-11-29), us so, by tiles and of PyTorch: 64 heads of 2048 rows of 64 1,950, 2,081 and 2,024; 32 "
+        "of 2048 of 128 1,823, 2,247 and 1,554; 128 of 1024 of 80 1,550, 1,777 and 1,426",
+    ),
+    Rule(
         "tiles",
         when=always,
         possible=_tiles,
         because="tiles in float32 whose scores never leave the processor: each key and value read once a tile of rows. "
-        "H100 (driver 580, 2026-11-27), float32: 12 heads of 128 rows of 64, 8.1 us; 20 of 1500 rows, 28 TFLOP/s (PyTorch "
-        "26); 32 of 2048 rows of 128, 30 (45)",
+        "H200 (2026-11-29), us so and of PyTorch: 12 heads of 128 rows of 64, 7.7 and 15.6; 96 of 197 46 and 52; 96 of 512 "
+        "208 and 202; 16 of 577 of 80 85 and 110",
     ),
     Rule(
         "naive",

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
-from dmlvk.kernels.attention.rules import ATTENTION, PARTS_TOGETHER, AttentionProblem
+from dmlvk.kernels.attention.problem import AttentionProblem
+from dmlvk.kernels.attention.rules import ATTENTION, PARTS_TOGETHER
 from dmlvk.kernels.common.rule import Rule, always
 from dmlvk.kernels.common.shapes import most_invocations
 

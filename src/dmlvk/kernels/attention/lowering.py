@@ -652,6 +652,7 @@ def _tiled(
     constants = {
         "LOCAL_SIZE_X": shape.invocations,
         "ACROSS": tile.across,
+        "STEP": tile.step,
         "TILE_ROWS": shape.rows,
         "TILE_KEYS": shape.keys,
         "TILE_COLUMNS": tile.columns,

@@ -89,7 +89,15 @@ ROWS: tuple[KernelSpec, ...] = (
         params=(*_PARAMS, "uint part_tiles", "uint summaries"),
         constants=(
             *_CONSTANTS,
-            *(("ACROSS", 16), ("TILE_ROWS", 32), ("TILE_KEYS", 32), ("TILE_COLUMNS", 64), ("DEPTH", 16), ("HEAD", 0)),
+            *(
+                ("ACROSS", 16),
+                ("STEP", 1),
+                ("TILE_ROWS", 32),
+                ("TILE_KEYS", 32),
+                ("TILE_COLUMNS", 64),
+                ("DEPTH", 16),
+                ("HEAD", 0),
+            ),
             ("SPLIT", 0),
         ),
         shared=_SHARED,

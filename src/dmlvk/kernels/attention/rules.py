@@ -312,8 +312,8 @@ ATTENTION = (
         when=always,
         possible=_tiles,
         because="tiles in float32 whose scores never leave the processor: each key and value read once a tile of rows. "
-        "H200 (2026-11-29), us so and of PyTorch: 12 heads of 128 rows of 64, 7.7 and 15.6; 96 of 197 46 and 52; 96 of 512 "
-        "208 and 202; 16 of 577 of 80 85 and 110",
+        "H200 (2026-11-29), us so and of PyTorch: 12 heads of 128 rows of 64, 7.1 and 15.6; 96 of 197 44 and 52; 96 of 512 "
+        "203 and 203; 20 of 4096 2,481 and 2,549; 96 of 197 of 128 83 and 77",
     ),
     Rule(
         "naive",

@@ -30,12 +30,14 @@ class AttentionTile(NamedTuple):
     Attributes:
         shape: Its cover. A device of small subgroups has fewer invocations.
         across: The invocations along keys and columns.
+        step: How far apart these are: 2 where subgroups have room for it, so that two neighbours share keys and columns.
         columns: The columns of the values that the sums in registers hold.
         head: The elements of a head of queries in shared memory, in whole chunks; 0 where each chunk stages its own.
     """
 
     shape: AttentionTileShape
     across: int
+    step: int
     columns: int
     head: int
 
@@ -81,22 +83,22 @@ class AttentionBlock(NamedTuple):
 
 
 _TIMES = {
-    64: (2, 0.066, 0.137),
-    56: (2, 0.0685, 0.155),
-    48: (2, 0.071, 0.14),
-    40: (3, 0.074, 0.141),
-    32: (3, 0.0755, 0.155),
-    24: (3, 0.096, 0.175),
-    16: (3, 0.137, 0.23),
-    8: (3, 0.25, 0.4),
+    64: (2, 0.0643, 0.1335),
+    56: (2, 0.0655, 0.148),
+    48: (2, 0.068, 0.135),
+    40: (3, 0.07, 0.136),
+    32: (3, 0.0705, 0.1465),
+    24: (3, 0.0895, 0.164),
+    16: (3, 0.128, 0.215),
+    8: (3, 0.235, 0.375),
 }
 """Of tiles of so many rows, how many a processor has at once, and the microseconds that one of several takes for a row and
 64 keys, for up to 64 columns of values and for more. From an H200 (2026-11-29), with 12 to 96 heads of 77 to 577 rows of 64
-to 128 elements; of 27 such problems the best tile was chosen for 24, and one 3 to 9 % slower for three. 96 heads of 197 rows
-of 64 take 46 us with 40 rows, 56 with 32 and 64 with 64 (PyTorch 52)."""
+to 128 elements; of 27 such problems the best tile was chosen for 23, and one 3 to 11 % slower for four. 96 heads of 197 rows
+of 64 take 44 us with 40 rows, 52 with 32 and 62 with 64 (PyTorch 52)."""
 _ALONE = 0.6
 """What a tile takes longer that a processor has alone, as a share."""
-_KEY_TIMES = {64: (1.0, 1.0), 80: (1.035, 1.15), 32: (1.2, 1.2)}
+_KEY_TIMES = {64: (1.0, 1.0), 80: (1.035, 1.15), 32: (1.15, 1.15)}
 """How much longer a key takes in tiles of so many than in those of 64, for as many columns."""
 _SHAPES = (
     *(AttentionTileShape(128, rows, 64, 16) for rows in _TIMES),
@@ -126,9 +128,10 @@ def _tile_of(shape: AttentionTileShape, head_size: int, value_size: int, caps: C
     own = shape._replace(invocations=min(shape.invocations, shape.rows * across))
     if own.rows % (own.invocations // across) or own.invocations > caps.workgroup_invocations:
         return None
+    step = 2 if 2 * across <= caps.minimum_subgroup_size and own.invocations % (2 * across) == 0 else 1
     head = -(-head_size // shape.depth) * shape.depth
     restaging = own._replace(depth=min(own.depth, _DEPTH_WITH_QUERIES))
-    for tile in (AttentionTile(own, across, columns, head), AttentionTile(restaging, across, columns, 0)):
+    for tile in (AttentionTile(own, across, step, columns, head), AttentionTile(restaging, across, step, columns, 0)):
         if tile.shared_memory_bytes <= caps.shared_memory_bytes:
             return tile
     return None

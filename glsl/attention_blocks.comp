@@ -10,6 +10,9 @@
 // instructions. Their loops do not fit a processor's cache of instructions, it seems. So chunks are short and not unrolled as a
 // whole, and the exponential is the shortest.
 //
+// What it takes on an H200, as experiments that leave out one part show: of 2.03 ms for 64 heads of 2048 rows of 64, products
+// alone 1.59 (43 TFLOP/s, as gemm_tiled), exponentials 0.17, loads 0.24, barriers 0.06.
+//
 // Bindings: Q, K, V, BIAS, MASK, RELATIVE, LENGTHS, SINKS read, Y written.
 // Numbers of the manifest: BLOCK rows and keys of an invocation, and the UNROLLED terms of a loop's body.
 // Constants: TILE_ROWS, TILE_KEYS, multiples of 8, whose 64th is the number of invocations; TILE_COLUMNS, a multiple of half

@@ -56,11 +56,12 @@ copy: their multiply-adds alone take 44 % of the time. **float16 attention**: wi
 the driver brings the tiles. It asks for keys where it needs them; asking for keys ahead gains most of what they cost. Heads
 of 128 have 16 keys a tile: with 32 each invocation kept 240 bytes in local memory. On an H100 multiplications alone would
 allow 570, by their count; what bounds the rest was not found. Heads of 256 fit no such tile without a few bytes there, and
-biases have none: asked for a tile ahead they do not fit the registers. **float32 attention** with heads of 128 stands at 37 TFLOP/s, PyTorch's at 44. The same
-loop with nothing but its products, from shared memory, reaches 43 to 45, as our float32 Gemm does: of 2.03 ms, products
-alone took 1.59; leaving out the exponentials alone saved 0.17, the loads 0.24, the barriers 0.06. Two workgroups of 128 fill
-a processor's registers, and longer code does not fit its cache of instructions. **Dispatches** that wait
-for each other take {dependent:.2f} us each. A kernel that does nothing takes 1.11 us behind a barrier on an H200, one that
+biases have none: asked for a tile ahead they do not fit the registers. **float32 attention** with heads of 128 stands at 37
+TFLOP/s, PyTorch's at 44. The same loop with nothing but its products, from shared memory, reaches 43 to 45, as our float32
+Gemm does: of 2.03 ms with heads of 64, products alone took 1.59; leaving out the exponentials saved 0.17, the loads 0.24,
+the barriers 0.06. Two workgroups fill a processor's registers, and longer code does not seem to fit its cache of
+instructions. **Dispatches** that wait for
+each other take {dependent:.2f} us each. A kernel that does nothing takes 1.11 us behind a barrier on an H200, one that
 writes 1.66, and one that reads what the last one wrote 1.88; reading where buffers start, and parameters in more than one
 line, cost 0.28 more until they were left out. A wait inside the dispatch was tried instead of a barrier ([language
 models](language-models.md#how-fast) has what came of it). **Copies from and to the host** depend on the machine's host, of

@@ -508,8 +508,12 @@ def test_every_shape_of_matrices(
         pytest.skip(f"{rule} is not possible here")
 
 
-@pytest.mark.parametrize("shape", [*ATTENTION_BLOCKS, AttentionBlock(64, 32, widest=128, time=1.0)], ids=str)
-@pytest.mark.parametrize("size", [24, 64, pytest.param(90, marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    "shape",
+    [*ATTENTION_BLOCKS, AttentionBlock(48, 16, widest=128, time=1.0), AttentionBlock(64, 32, widest=128, time=1.0)],
+    ids=lambda shape: f"{shape.rows}x{shape.keys}",
+)
+@pytest.mark.parametrize("size", [8, 15, *(pytest.param(size, marks=pytest.mark.full) for size in (24, 64, 90, 128))])
 def test_every_shape_of_blocks(
     device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch, shape: AttentionBlock, size: int
 ) -> None:

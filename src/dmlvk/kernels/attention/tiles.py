@@ -99,7 +99,7 @@ of 64 take 44 us with 40 rows, 52 with 32 and 62 with 64 (PyTorch 52)."""
 _ALONE = 0.6
 """What a tile takes longer that a processor has alone, as a share."""
 _KEY_TIMES = {64: (1.0, 1.0), 80: (1.035, 1.15), 32: (1.15, 1.15)}
-"""How much longer a key takes in tiles of so many than in those of 64, for as many columns."""
+"""The time of a key in tiles of so many beside one in those of 64, for up to 64 columns of values and for more."""
 _SHAPES = (
     *(AttentionTileShape(128, rows, 64, 16) for rows in _TIMES),
     AttentionTileShape(128, 40, 80, 16),
@@ -116,9 +116,10 @@ BLOCK_DEPTH = 8
 ATTENTION_BLOCKS = (
     AttentionBlock(128, 64, widest=64, time=0.0598),
     AttentionBlock(64, 128, widest=128, time=0.112),
-    AttentionBlock(32, 32, widest=64, time=math.inf),
+    AttentionBlock(16, 16, widest=16, time=math.inf),
 )
-"""From the fastest to one that devices of small subgroups can run, too; that was measured on none and is not chosen."""
+"""From the fastest to one that devices with subgroups of 4 can run, too, of heads so narrow that a CPU's driver compiles it
+in seconds. That was measured on no GPU and is not chosen."""
 
 
 def _tile_of(shape: AttentionTileShape, head_size: int, value_size: int, caps: Capabilities) -> AttentionTile | None:
@@ -206,7 +207,7 @@ def _are_blocks_faster(caps: Capabilities, fields: _Fields) -> bool:
     shape = _block_of(head_size, value_size, caps)
     if shape is None or caps.is_cpu:
         return False
-    waves = _waves(heads * -(-rows // shape.rows), 2, caps)
+    waves = _waves(heads * -(-rows // shape.rows), 2, caps)  # registers leave room for two
     time = waves * shape.rows * shape.time * _computed(keys, shape.keys, BLOCK_DEPTH) / 64
     return time < _fastest(caps, False, fields)[1]
 

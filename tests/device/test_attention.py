@@ -513,20 +513,23 @@ def test_every_shape_of_matrices(
     [*ATTENTION_BLOCKS, AttentionBlock(48, 16, widest=128, time=1.0), AttentionBlock(64, 32, widest=128, time=1.0)],
     ids=lambda shape: f"{shape.rows}x{shape.keys}",
 )
-@pytest.mark.parametrize("size", [8, 15, *(pytest.param(size, marks=pytest.mark.full) for size in (24, 64, 90, 128))])
+@pytest.mark.parametrize(
+    ("size", "value_size"),
+    [(8, 8), (15, 15), (12, 16), *(pytest.param(n, n, marks=pytest.mark.full) for n in (24, 64, 90, 128))],
+)
 def test_every_shape_of_blocks(
-    device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch, shape: AttentionBlock, size: int
+    device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch, shape: AttentionBlock, size: int, value_size: int
 ) -> None:
     """Rows, keys and elements that are whole tiles and that are not, and scores that rise from tile to tile."""
     monkeypatch.setattr(tiles, "ATTENTION_BLOCKS", (shape,))
     keys = 2 * shape.keys + 7
-    q, k, v = random(1, 150, 2 * size), random(1, keys, 2 * size, seed=1), random(1, keys, 2 * size, seed=2)
+    q, k, v = random(1, 150, 2 * size), random(1, keys, 2 * size, seed=1), random(1, keys, 2 * value_size, seed=2)
     k *= np.linspace(0.1, 5, keys)[:, np.newaxis]
     desc = dmlvk.MultiheadAttention1(
         query_tensor=TensorDesc(TensorDataType.FLOAT32, q.shape),
         key_tensor=TensorDesc(TensorDataType.FLOAT32, k.shape),
         value_tensor=TensorDesc(TensorDataType.FLOAT32, v.shape),
-        output_tensor=TensorDesc(TensorDataType.FLOAT32, q.shape),
+        output_tensor=TensorDesc(TensorDataType.FLOAT32, (1, 150, 2 * value_size)),
         scale=size**-0.5,
         query_head_count=2,
         key_value_head_count=2,
@@ -541,15 +544,15 @@ def test_every_shape_of_blocks(
             buffer = device.create_buffer(slot.tensor.total_tensor_size_in_bytes)
             buffer.write(values[slot.field.name])
         inputs.append(None if buffer is None else BufferBinding(buffer))
-    output = device.create_buffer(q.nbytes)
+    output = device.create_buffer(desc.tensor("output_tensor").total_tensor_size_in_bytes)
     commands = device.create_command_list()
     ReadyOperator(device, desc, "blocks").record(commands, inputs, [BufferBinding(output), None, None])
     device.execute(commands)
-    found = output.read().view(np.float32).reshape(q.shape)
-    heads = [x.astype(np.float64).reshape(x.shape[1], 2, size).swapaxes(0, 1) for x in (q, k, v)]
+    found = output.read().view(np.float32).reshape(150, 2, value_size)
+    heads = [x.astype(np.float64).reshape(x.shape[1], 2, -1).swapaxes(0, 1) for x in (q, k, v)]
     scores = heads[0] @ heads[1].swapaxes(1, 2) * size**-0.5
     weights = np.exp(scores - scores.max(axis=2, keepdims=True))
-    expected = (weights / weights.sum(axis=2, keepdims=True) @ heads[2]).swapaxes(0, 1).reshape(q.shape)
+    expected = (weights / weights.sum(axis=2, keepdims=True) @ heads[2]).swapaxes(0, 1)
     np.testing.assert_allclose(found, expected, rtol=0, atol=4e-6 * np.abs(expected).max())
 
 

@@ -211,7 +211,7 @@ void main() {
         multiply_keys(at);
         at = STAGE - at;
 
-        // Without a branch but one: what is behind the last key is read where that one is, and its score is -INFINITY.
+        // What is behind the last key is read where that one is; a tile that some row does not see all of has scores of -INFINITY.
         float higher[BLOCK];
         uint raised = 0;
         [[unroll]] for (uint i = 0; i < BLOCK; ++i) {

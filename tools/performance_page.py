@@ -60,8 +60,8 @@ biases have none: asked for a tile ahead they do not fit the registers. **float3
 TFLOP/s, PyTorch's at 44. The same loop with nothing but its products, from shared memory, reaches 43 to 45, as our float32
 Gemm does: of 2.03 ms with heads of 64, products alone took 1.59; leaving out the exponentials saved 0.17, the loads 0.24,
 the barriers 0.06. Two workgroups fill a processor's registers, and longer code does not seem to fit its cache of
-instructions. **Dispatches** that wait for
-each other take {dependent:.2f} us each. A kernel that does nothing takes 1.11 us behind a barrier on an H200, one that
+instructions. **Dispatches** that wait for each other take
+{dependent:.2f} us each. A kernel that does nothing takes 1.11 us behind a barrier on an H200, one that
 writes 1.66, and one that reads what the last one wrote 1.88; reading where buffers start, and parameters in more than one
 line, cost 0.28 more until they were left out. A wait inside the dispatch was tried instead of a barrier ([language
 models](language-models.md#how-fast) has what came of it). **Copies from and to the host** depend on the machine's host, of

@@ -243,6 +243,20 @@ def test_agrees_with_pytorch(
     np.testing.assert_allclose(found, expected, rtol=0, atol=2e-6 if kind is np.float32 else 1e-3)
 
 
+def bound_inputs(
+    device: dmlvk.Device, desc: dmlvk.MultiheadAttention1, values: dict[str, Array]
+) -> list[BufferBinding | None]:
+    """A binding for each input slot, to buffers that hold these arrays."""
+    inputs: list[BufferBinding | None] = []
+    for slot in desc.input_slots():
+        buffer = None
+        if slot.tensor is not None:
+            buffer = device.create_buffer(slot.tensor.total_tensor_size_in_bytes)
+            buffer.write(values[slot.field.name])
+        inputs.append(None if buffer is None else BufferBinding(buffer))
+    return inputs
+
+
 def in_place_past(
     device: dmlvk.Device, arrays: dict[str, Array], lengths: Array, capacity: int, rule: str = ""
 ) -> tuple[Array, Array, Array]:
@@ -263,14 +277,8 @@ def in_place_past(
         key_value_head_count=1,
     )
     desc.validate()
-    inputs: list[BufferBinding | None] = []
     values = {"query_tensor": q, "key_tensor": k, "value_tensor": arrays["value"], "past_sequence_lengths_tensor": lengths}
-    for slot in desc.input_slots():
-        buffer = None
-        if slot.tensor is not None:
-            buffer = device.create_buffer(slot.tensor.total_tensor_size_in_bytes)
-            buffer.write(values[slot.field.name])
-        inputs.append(None if buffer is None else BufferBinding(buffer))
+    inputs = bound_inputs(device, desc, values)
     outputs = [device.create_buffer(q.nbytes), *(device.create_buffer(present.total_tensor_size_in_bytes) for _ in range(2))]
     outputs[1].write(arrays["past_key"])
     outputs[2].write(arrays["past_value"])
@@ -537,13 +545,7 @@ def test_every_shape_of_blocks(
     if "blocks" not in possible_rules(desc, device.capabilities):
         pytest.skip("this shape is not possible here")
     values = {"query_tensor": q, "key_tensor": k, "value_tensor": v}
-    inputs: list[BufferBinding | None] = []
-    for slot in desc.input_slots():
-        buffer = None
-        if slot.tensor is not None:
-            buffer = device.create_buffer(slot.tensor.total_tensor_size_in_bytes)
-            buffer.write(values[slot.field.name])
-        inputs.append(None if buffer is None else BufferBinding(buffer))
+    inputs = bound_inputs(device, desc, values)
     output = device.create_buffer(desc.tensor("output_tensor").total_tensor_size_in_bytes)
     commands = device.create_command_list()
     ReadyOperator(device, desc, "blocks").record(commands, inputs, [BufferBinding(output), None, None])

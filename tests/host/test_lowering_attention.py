@@ -426,7 +426,7 @@ def test_matrices_are_left_alone_where_they_do_not_fit() -> None:
     without = Capabilities(features=PLAIN.features | _COOPERATIVE, shared_memory_bytes=49152, workgroup_invocations=1024)
     small = cooperative(32, 16, 16384)
     for caps in (without, small):
-        assert set(possible_rules(attention(size=128), caps)) <= {"split", "blocks", "tiles", "naive"}
+        assert set(possible_rules(attention(size=128), caps)) - {"blocks"} == {"split", "tiles", "naive"}
 
 
 def test_a_head_of_keys_serves_all_its_queries_at_once() -> None:

@@ -304,8 +304,8 @@ ATTENTION = (
         when=blocks_pay,
         possible=_blocks,
         because="many rows in float32: an invocation's scores are 8 by 8, for which it reads shared memory two thirds as "
-        "often. H200 (2026-11-29), us so, by tiles and of PyTorch: 64 heads of 2048 rows of 64 1,950, 2,081 and 2,024; 32 "
-        "of 2048 of 128 1,823, 2,247 and 1,554; 128 of 1024 of 80 1,550, 1,777 and 1,426",
+        "often. H200 (2026-11-29), us so, by tiles of step 1, of PyTorch: 64 heads of 2048 rows of 64 1,950, 2,081 and "
+        "2,024; 32 of 2048 of 128 1,823, 2,247 and 1,554; 128 of 1024 of 80 1,550, 1,777 and 1,426",
     ),
     Rule(
         "tiles",

@@ -27,8 +27,9 @@
 // Every place of both tiles must be written each round: zeros where an operand ends.
 //
 // While a round is multiplied out of one half of shared memory, the next one is under way to registers and then to the
-// other half: one barrier a round. Tiles lie depth first, in vec4, so that a fragment is read in accesses of 16 bytes;
-// a quad of padding a row spreads over the banks what is written along the depth.
+// other half: one barrier a round. Rounds are not unrolled: short code is fast (see attention_blocks.comp). Tiles lie depth
+// first, in vec4, so that a fragment is read in accesses of 16 bytes; a quad of padding a row spreads over the banks what is
+// written along the depth.
 // An invocation's block is in quads of rows and columns, which lie a whole tile's worth of invocations apart.
 // A round waits for memory longer than it multiplies where few workgroups run: slices then wait at the same time. Their sums
 // are added in the end, by halves, through the columns' shared memory: TILE_M is at most 4 * TILE_K where there are several.
@@ -44,8 +45,7 @@ const uint LANES_M = TILE_M / BLOCK_M;
 const uint LANES_N = TILE_N / BLOCK_N;
 const uint BLOCK_QUADS_M = BLOCK_M / 4;
 const uint BLOCK_QUADS_N = BLOCK_N / 4;
-// Blocks of more than 64 sums leave registers for two workgroups a processor at most: what they read from shared memory is
-// then asked for one step ahead, where other workgroups would hide the wait.
+// Blocks of more than 64 sums leave registers for two workgroups a processor at most.
 const bool LARGE = BLOCK_M * BLOCK_N > 64;
 // Of 32 invocations, those side by side along rows and columns.
 const uint MOST_M = LARGE ? 4 : 8;
@@ -57,7 +57,14 @@ const uint GROUP_N = 32 / GROUP_M;
 // 56 166 and 178. Rounds of 16 lose by it: 120 and 104, products 703 and 655.
 const bool SHORT_ROUNDS = TILE_K <= 8;
 
-// In quads, a row of the tiles and half of a slice's memory.
+// Whether the first factors of a round are on their way while the last ones of the round before are multiplied, behind the barrier. It takes
+// registers: H200 (driver 580, 2026-11-29), 4096^3, rounds of 8 and 128 invocations of 128 sums 49.6 TFLOP/s so and 46.1 without, rounds
+// of 16 and 64 invocations of 64 46.0 and 44.1, but 128 invocations of 64 46.7 and 46.9, of 128 46.5 and 47.1; products of 192 x 128 x
+// 128 x 64 17.8 us and 13.5, and of 512 rows with weights in Q4_K 1,846 and 1,621, for want of a third workgroup.
+const bool STEADY = SLICES == 1 && INVOCATIONS * TILE_K <= 1024;
+
+// In quads, a row of the tiles and half of a slice's memory. Where 16 of the depth lie side by side, two of 8 neighbours still write to the
+// same banks; to set every 8 rows further apart, so that none do, costs registers, and gains nothing (2914 us, 2912) or less (13 us, 18).
 const uint PITCH_A = TILE_M / 4 + 1;
 const uint PITCH_B = TILE_N / 4 + 1;
 const uint BUFFER_A = TILE_K * PITCH_A;
@@ -97,7 +104,7 @@ uint lane_n() {
 uint tile_row(uint i) { return (i / 4 * LANES_M + lane_m()) * 4 + i % 4; }
 uint tile_column(uint j) { return (j * LANES_N + lane_n()) * 4; }
 
-// An invocation's factors at a depth, and those of the next one where blocks are LARGE.
+// An invocation's factors at a depth, and those of the next one, which are asked for a step ahead.
 vec4 rows[2][BLOCK_QUADS_M], columns[2][BLOCK_QUADS_N];
 
 void load_factors(uint buffer_, uint k, uint slot) {
@@ -107,24 +114,26 @@ void load_factors(uint buffer_, uint k, uint slot) {
     [[unroll]] for (uint j = 0; j < BLOCK_QUADS_N; ++j) columns[slot][j] = tile_b[b_start + j * LANES_N];
 }
 
+// Two columns at a time, down one pair and up the next, so that each product shares a factor with the one before. H200 (driver 580,
+// 2026-11-29), 4096^3 in rounds of 16: 47.1 TFLOP/s so, 46.8 row by row, there and back, 45.4 row by row, 46.1 in squares of 2, 45.1 in
+// squares of 4. Products alone, of factors that stay in registers, reach 54, 55 row by row, and 57 with two rows at a time, which
+// are no faster with all else; with factors from shared memory 52.
 void multiply_factors(uint slot) {
-    [[unroll]] for (uint i = 0; i < BLOCK_M; ++i)
-        [[unroll]] for (uint j = 0; j < BLOCK_QUADS_N; ++j)
-            sums[i][j] = fma(vec4(rows[slot][i / 4][i % 4]), columns[slot][j], sums[i][j]);
+    [[unroll]] for (uint pair = 0; pair < BLOCK_N / 2; ++pair)
+        [[unroll]] for (uint step = 0; step < BLOCK_M; ++step) {
+            const uint i = pair % 2 == 0 ? step : BLOCK_M - 1 - step;
+            [[unroll]] for (uint side = 0; side < 2; ++side) {
+                const uint j = 2 * pair + (side + step) % 2;
+                sums[i][j / 4][j % 4] = fma(rows[slot][i / 4][i % 4], columns[slot][j / 4][j % 4], sums[i][j / 4][j % 4]);
+            }
+        }
 }
 
+// Multiplies all of a round but the last step, whose factors it loads; the first step's are loaded.
 void multiply_round(uint buffer_) {
-    if (LARGE) {
-        load_factors(buffer_, 0, 0);
-        [[unroll]] for (uint k = 0; k < TILE_K; ++k) {
-            if (k + 1 < TILE_K) load_factors(buffer_, k + 1, (k + 1) % 2);
-            multiply_factors(k % 2);
-        }
-    } else {
-        [[unroll]] for (uint k = 0; k < TILE_K; ++k) {
-            load_factors(buffer_, k, 0);
-            multiply_factors(0);
-        }
+    [[unroll]] for (uint k = 0; k + 1 < TILE_K; ++k) {
+        load_factors(buffer_, k + 1, (k + 1) % 2);
+        multiply_factors(k % 2);
     }
 }
 
@@ -162,14 +171,27 @@ void multiply_rounds(uint first, uint end) {
     fetch_round(begin);
     place_round(begin, buffers);
     barrier();
-    for (uint i = 0; i < count; ++i) {
+    if (STEADY) load_factors(buffers, 0, 0);
+    uint now = buffers;
+    [[dont_unroll]] for (uint i = 0; i < count; ++i) {
         const uint round = own + i;
         const uint next = min(round + 1, end - 1);
         const bool more = SHORT_ROUNDS || (i + 1 < count && round + 1 < end);
         if (more) fetch_round(next);
-        if (SLICES == 1 || round < end) multiply_round(buffers + (i & 1));
-        if (more) place_round(next, buffers + ((i + 1) & 1));
+        if (STEADY) {
+            multiply_round(now);
+        } else if (SLICES == 1 || round < end) {
+            load_factors(now, 0, 0);
+            multiply_round(now);
+            multiply_factors((TILE_K - 1) % 2);
+        }
+        now ^= 1;
+        if (more) place_round(next, now);
         barrier();
+        if (STEADY) {
+            load_factors(now, 0, 0);
+            multiply_factors((TILE_K - 1) % 2);
+        }
     }
     if (SLICES > 1) add_slices();
 }

@@ -44,14 +44,9 @@ Raw head_b(uint place, uint line, uint word, uint k, uint count) { return fetch_
 #include "cooperative_tile.glsl"
 
 void from_registers(uint rounds) {
-    MATRIX_A rows[BLOCKS_M];
-    MATRIX_B columns[BLOCKS_N];
-    LOAD_MATRICES(rows, columns, 0, 0)
+    LOAD_MATRICES(rows[0], columns[0], 0, 0)
     for (uint round = 0; round < rounds; ++round)
-        [[unroll]] for (uint step = 0; step < STEPS; ++step)
-            [[unroll]] for (uint j = 0; j < BLOCKS_N; ++j)
-                [[unroll]] for (uint i = 0; i < BLOCKS_M; ++i)
-                    sums[i][j] = coopMatMulAdd(rows[i], columns[j], sums[i][j]);
+        [[unroll]] for (uint step = 0; step < STEPS; ++step) multiply_matrices(0);
 }
 
 void from_shared_memory(uint rounds) {
@@ -59,6 +54,7 @@ void from_shared_memory(uint rounds) {
         // Where the tiles stay as they are the compiler must not know that they lie in the same place in the next round.
         const uint buffer_at = RUNG < 3 ? round & p.nothing : 0;
         multiply_tiles(buffer_at, 0, round * TILE_K, RUNG >= 4 && round < rounds);
+        multiply_matrices((STEPS - 1) % 2);
         if (round >= rounds) break;
         if (RUNG >= 2) barrier();
         if (RUNG >= 3) share_tiles(buffer_at, 0);

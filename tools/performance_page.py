@@ -57,10 +57,13 @@ the driver brings the tiles. It asks for keys where it needs them; asking for ke
 of 128 have 16 keys a tile: with 32 each invocation kept 240 bytes in local memory. On an H100 multiplications alone would
 allow 570, by their count; what bounds the rest was not found. Heads of 256 fit no such tile without a few bytes there, and
 biases have none: asked for a tile ahead they do not fit the registers. **float32 attention** with heads of 128 stands at 37
-TFLOP/s, PyTorch's at 44. The same loop with nothing but its products, from shared memory, reaches 43 to 45, as our float32
-Gemm does: of 2.03 ms with heads of 64, products alone took 1.59; leaving out the exponentials saved 0.17, the loads 0.24,
-the barriers 0.06. Two workgroups fill a processor's registers, and longer code does not seem to fit its cache of
-instructions. **Dispatches** that wait for each other take
+TFLOP/s, PyTorch's at 44. The same loop with nothing but its products, from shared memory, reaches 43 to 45: of 2.03 ms with
+heads of 64, products alone took 1.59; leaving out the exponentials saved 0.17, the loads 0.24, the barriers 0.06. Products
+in the order that made our float32 Gemm faster (its products alone 57, with factors from shared memory 52, whole 50) took
+1.80 ms in one pipeline of that kernel, and 6.9 in another of the same code; that of Gemm is shorter, and steady. Two
+workgroups fill a processor's registers, and longer code does not seem to fit its cache of instructions. **float32 products**
+whose second factor is transposed have rounds of 16 terms, which reach 47 TFLOP/s where those of 8 reach 50: pieces of 8
+terms of its lines took longer still. **Dispatches** that wait for each other take
 {dependent:.2f} us each. A kernel that does nothing takes 1.11 us behind a barrier on an H200, one that
 writes 1.66, and one that reads what the last one wrote 1.88; reading where buffers start, and parameters in more than one
 line, cost 0.28 more until they were left out. A wait inside the dispatch was tried instead of a barrier ([language
@@ -112,10 +115,10 @@ starts and drains, as above.
 
 Of the matrix kernels: float16 products reach 331 to 341 TFLOP/s through cooperative matrices, half of cuBLAS, which
 has Hopper's asynchronous multiplications to itself; float16 convolution and attention stand at 0.4 to 0.6 x for the
-same reason. float32 products are at 0.84 to 0.93 x. 8 and 16 rows in float32 read their weights at 62 to 77 % of the
-copy bandwidth. A float16 LSTM of 16 or more sequences takes 2.6 to 5 times as long as cuDNN's. PyTorch's figures are
-those of eager calls: where a problem takes a few microseconds (most layers of one image, a product of 1024^3, BERT's
-attention) they hold its launches, and the ratio flatters us.
+same reason. float32 products were at 0.84 to 0.93 x, and are at 0.91 to 1.00 in the table of targets. 8 and 16 rows in
+float32 read their weights at 62 to 77 % of the copy bandwidth. A float16 LSTM of 16 or more sequences takes 2.6 to 5
+times as long as cuDNN's. PyTorch's figures are those of eager calls: where a problem takes a few microseconds (most
+layers of one image, a product of 1024^3, BERT's attention) they hold its launches, and the ratio flatters us.
 """
 
 _CEILING_WORDS = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from dmlvk.graph.passes.layout import elsewhere
 from dmlvk.graph.passes.match import Operand, operand, pairs
 from dmlvk.graph.step import Step, Storage
 from dmlvk.graph.step_graph import StepGraph
@@ -22,11 +23,11 @@ _MOST_SCALED: Final = 2.0**16
 def fuse_additions(graph: StepGraph) -> None:
     """An addition to a product's output that nothing else reads becomes a part of the product, before it rounds.
 
-    A convolution without a bias takes a number a channel; a GEMM without C takes anything of its sizes,
-    broadcast or not.
+    A convolution without a bias takes a number a channel; a GEMM without C takes anything of its sizes, broadcast or not,
+    and where it is added to a transposed view of the output, too.
     """
     for step, product, own, other in _additions(graph):
-        fused = _with_addend(product, step.desc.tensor(own), step.desc, *operand(step, other))
+        fused = _with_addend(product, step.desc, own, other, step.storage(other))
         if fused is not None:
             desc, storages = fused
             storages["output_tensor"] = step.outputs[0]
@@ -46,31 +47,49 @@ def _additions(graph: StepGraph) -> Iterator[tuple[Step, Step, str, str]]:
 
 
 def _with_addend(
-    product: Step, between: TensorDesc, addition: OperatorDesc, storage: Storage | None, addend: TensorDesc
+    product: Step, addition: OperatorDesc, own: str, other: str, storage: Storage | None
 ) -> tuple[OperatorDesc, dict[str, Storage | None]] | None:
     """The product as one that adds as well; None where it cannot."""
     desc = product.desc
-    if not isinstance(desc, ops.Convolution | ops.Gemm) or desc.fused_activation is not None:
+    found = _as_the_product(desc, addition, own, other)
+    if found is None:
         return None
-    sizes = desc.tensor("output_tensor").sizes
-    other, output = seen_as(addend, sizes), seen_as(addition.tensor("output_tensor"), sizes)
-    if other is None or output is None or not same_elements(desc.tensor("output_tensor"), between):
-        return None
+    addend, output = found
     changes = {"output_tensor": output, "fused_activation": getattr(addition, "fused_activation", None)}
     if isinstance(desc, ops.Gemm):
         if desc.c_tensor is not None:
             return None
-        return desc.replace(**changes, c_tensor=other, beta=1.0), {**product.storages(), "c_tensor": storage}
-    varies = [axis for axis, step in enumerate(other.effective_strides) if step and sizes[axis] > 1]
+        return desc.replace(**changes, c_tensor=addend, beta=1.0), {**product.storages(), "c_tensor": storage}
+    assert isinstance(desc, ops.Convolution), "there are two kinds of products"
+    sizes = output.sizes
+    varies = [axis for axis, step in enumerate(addend.effective_strides) if step and sizes[axis] > 1]
     if desc.bias_tensor is not None or varies not in ([], [1]) or any(desc.output_padding):
         return None
     per_channel = tuple(size if axis == 1 else 1 for axis, size in enumerate(sizes))
-    bias = TensorDesc(other.data_type, per_channel, other.effective_strides)
+    bias = TensorDesc(addend.data_type, per_channel, addend.effective_strides)
     return desc.replace(**changes, bias_tensor=bias), {**product.storages(), "bias_tensor": storage}
 
 
+def _as_the_product(
+    desc: OperatorDesc, addition: OperatorDesc, own: str, other: str
+) -> tuple[TensorDesc, TensorDesc] | None:
+    """An addition's other operand and its result, as the output of the product that makes its own; None where that is no
+    product, or strides cannot say it. The addition may see a Gemm's output in another order, channels first where columns
+    are channels: y is written so, and its kernels are those of y^T."""
+    if not isinstance(desc, ops.Convolution | ops.Gemm) or desc.fused_activation is not None:
+        return None
+    made, seen = desc.tensor("output_tensor"), addition.tensor(own)
+    in_order = same_elements(made, seen)
+    if not in_order and not isinstance(desc, ops.Gemm):
+        return None
+    tensors = addition.tensor(other), addition.tensor("output_tensor")
+    addend, output = (seen_as(each, made.sizes) if in_order else elsewhere(made, seen, each) for each in tensors)
+    return None if addend is None or output is None else (addend, output)
+
+
 def fuse_residuals(graph: StepGraph) -> None:
-    """A tensor that is added to a product's output, which nothing else reads, is added by the product, beside its bias."""
+    """A tensor that is added to a product's output, which nothing else reads, is added by the product, beside its bias; by a
+    GEMM also where the addition sees its output transposed, as the residual of a ConvNeXt's block."""
     for step, product, own, other in _additions(graph):
         desc = _with_residual(product.desc, step.desc, own, other)
         if desc is not None:
@@ -80,21 +99,18 @@ def fuse_residuals(graph: StepGraph) -> None:
 
 def _with_residual(desc: OperatorDesc, addition: OperatorDesc, own: str, other: str) -> ConvolutionAdd | GemmAdd | None:
     """The product as one that adds the addition's other operand as well; None where it cannot."""
-    if not isinstance(desc, ops.Convolution | ops.Gemm) or desc.fused_activation is not None:
+    found = _as_the_product(desc, addition, own, other)
+    if found is None:
         return None
-    between = desc.tensor("output_tensor")
-    sizes = between.sizes
-    addend, output = seen_as(addition.tensor(other), sizes), seen_as(addition.tensor("output_tensor"), sizes)
-    if addend is None or output is None or not same_elements(between, addition.tensor(own)):
-        return None
+    addend, output = found
     fields = {spec.name: getattr(desc, spec.name) for spec in desc.fields}
     fields |= {"output_tensor": output, "fused_activation": getattr(addition, "fused_activation", None)}
-    if type(desc) is ops.Gemm and between.data_type in FLOATS:
+    if type(desc) is ops.Gemm and output.data_type in FLOATS:
         return GemmAdd(**fields, addend_tensor=addend)
     if type(desc) is not ops.Convolution or any(desc.output_padding):
         return None
     is_depthwise = desc.group_count == desc.tensor("input_tensor").sizes[1]
-    steps = zip(sizes, addend.effective_strides, output.effective_strides, strict=True)
+    steps = zip(output.sizes, addend.effective_strides, output.effective_strides, strict=True)
     if is_depthwise or any(size > 1 and step != wanted for size, step, wanted in steps):
         return None
     return ConvolutionAdd(**fields, addend_tensor=addend)

@@ -98,6 +98,7 @@ def test_batches_agree_with_torch(device: dmlvk.Device, torch: ModuleType, rows:
 TILES = (
     Tiles(ProductTile(8, 4, 16, 8), 8, 1, 1),  # large blocks; what lies along the depth is turned in registers
     Tiles(ProductTile(16, 2, 4, 4), 8, 1, 1),  # two invocations along the rows; fewer accesses of A than invocations
+    Tiles(ProductTile(16, 8, 4, 4), 16, 1, 1),  # rounds one after the other, where those of the others overlap (STEADY)
     Tiles(ProductTile(8, 4, 4, 4), 4, 4, 1),  # slices that share the rounds evenly, and such whose last one has none
     Tiles(ProductTile(8, 4, 4, 4), 4, 2, 3),  # slices of parts
 )

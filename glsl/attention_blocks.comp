@@ -165,11 +165,12 @@ void multiply_values(uint at, uint first_key) {
 }
 
 void main() {
-    const uint entry = gl_WorkGroupID.y / p.key_heads;
-    key_head = gl_WorkGroupID.y - entry * p.key_heads;
+    const uvec2 own = own_tile();
+    const uint entry = own.y / p.key_heads;
+    key_head = own.y - entry * p.key_heads;
     sequence = sequence_of(entry);
     rows = sequence.queries * GROUP;
-    first_row = gl_WorkGroupID.x * TILE_ROWS;
+    first_row = own.x * TILE_ROWS;
     if (first_row >= rows) return;
     invocation = workgroup_invocation();
     // Two neighbours share keys and columns and every second one rows: accesses of 16 bytes are made for 16 invocations.

@@ -402,13 +402,12 @@ void make_weights(uint first_key, bool inside) {
 #endif
 
 void main() {
-    const uint entry = gl_WorkGroupID.y / p.key_heads;
-    key_head = gl_WorkGroupID.y - entry * p.key_heads;
+    const uvec2 own = own_tile();
+    const uint entry = own.y / p.key_heads;
+    key_head = own.y - entry * p.key_heads;
     sequence = sequence_of(entry);
     const uint rows = sequence.queries * GROUP;
-    // The workgroups with most keys come first.
-    const uint row_tile = LENGTHS == LENGTHS_NONE ? gl_WorkGroupID.x : gl_NumWorkGroups.x - 1 - gl_WorkGroupID.x;
-    const uint first_row = row_tile * TILE_ROWS;
+    const uint first_row = own.x * TILE_ROWS;
     if (first_row >= rows) return;
     const uint last_row = min(first_row + TILE_ROWS, rows) - 1;
     const uint part_keys = p.part_tiles * TILE_KEYS;
@@ -588,7 +587,7 @@ void main() {
         coopMatLoad(shares[m], row_numbers, own_rows + m * MAT_M, 0, gl_CooperativeMatrixLayoutColumnMajor);
 #endif
     if (!has_rows) return;
-    const uint part_rows = (gl_WorkGroupID.z * gl_NumWorkGroups.y + gl_WorkGroupID.y) * p.queries * GROUP;
+    const uint part_rows = (gl_WorkGroupID.z * gl_NumWorkGroups.y + own.y) * p.queries * GROUP;
     if (SPLIT != 0) {
         const uint summaries = BYTE_OFFSET_PARTIALS / 4 + p.summaries;
 #if REDUCTIONS

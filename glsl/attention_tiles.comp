@@ -161,11 +161,12 @@ void multiply_values(uint at, uint first) {
 }
 
 void main() {
-    const uint entry = gl_WorkGroupID.y / p.key_heads;
-    key_head = gl_WorkGroupID.y - entry * p.key_heads;
+    const uvec2 own = own_tile();
+    const uint entry = own.y / p.key_heads;
+    key_head = own.y - entry * p.key_heads;
     sequence = sequence_of(entry);
     rows = sequence.queries * GROUP;
-    first_row = gl_WorkGroupID.x * TILE_ROWS;
+    first_row = own.x * TILE_ROWS;
     if (first_row >= rows) return;
     const uint column_tiles = (p.value_size + TILE_COLUMNS - 1) / TILE_COLUMNS;
     const uint part = gl_WorkGroupID.z / column_tiles;
@@ -269,7 +270,7 @@ void main() {
         [[unroll]] for (uint distance = STEP; distance < STEP * ACROSS; distance *= 2)
             totals[r] += subgroupShuffleXor(totals[r], distance);
     const uint all_rows = p.queries * GROUP;
-    const uint first_of_part = (part * gl_NumWorkGroups.y + gl_WorkGroupID.y) * all_rows;
+    const uint first_of_part = (part * gl_NumWorkGroups.y + own.y) * all_rows;
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
         const uint row = first_row + tile_row(r);
         if (row >= rows) continue;

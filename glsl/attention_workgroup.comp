@@ -93,13 +93,12 @@ float part_of_start(const in uint row, const in uint column, const in float peak
 
 void main() {
     const uint heads = p.key_heads * GROUP;
-    const uint entry = gl_WorkGroupID.y / heads;
-    const uint head = gl_WorkGroupID.y - entry * heads;
+    const uvec2 own = own_tile();
+    const uint entry = own.y / heads;
+    const uint head = own.y - entry * heads;
     const uint key_head = head / GROUP;
     sequence = sequence_of(entry);
-    // The workgroups with most keys come first.
-    const uint row_tile = LENGTHS == LENGTHS_NONE ? gl_WorkGroupID.x : gl_NumWorkGroups.x - 1 - gl_WorkGroupID.x;
-    const uint first_row = row_tile * TILE_ROWS;
+    const uint first_row = own.x * TILE_ROWS;
     if (first_row >= sequence.queries) return;
     uint end_key = keys_seen(sequence, min(first_row + TILE_ROWS, sequence.queries) - 1);
     uint seen_by_all = keys_seen(sequence, first_row);

@@ -70,6 +70,20 @@ Sequence sequence_of(uint entry) {
     return found;
 }
 
+// Which tile of rows and which head a workgroup has, in a grid of (tiles, heads). Where tiles may see different numbers of keys, those with
+// most come first, of all heads of a band, or those that come last would end last. Keys of few heads are read at a time.
+// H200 (driver 580, 2026-11-29), us so and head by head: 32 heads of 4096 rows of 64, 261 and 308; 128 of 512 rows of 128, 66 and 80.
+const uint BAND_HEADS = 64;
+uvec2 own_tile() {
+    if (LENGTHS == LENGTHS_NONE) return gl_WorkGroupID.xy;
+    const uint tiles = gl_NumWorkGroups.x;
+    const uint place = gl_WorkGroupID.y * tiles + gl_WorkGroupID.x;
+    const uint first = place / (BAND_HEADS * tiles) * BAND_HEADS;
+    const uint heads = min(BAND_HEADS, gl_NumWorkGroups.y - first);
+    const uint tile = (place - first * tiles) / heads;
+    return uvec2(tiles - 1 - tile, place - first * tiles - tile * heads + first);
+}
+
 // How many keys query s of a sequence sees: with lengths, and without p.both_ways, those up to its own.
 uint keys_seen(Sequence sequence, uint s) {
     if (LENGTHS == LENGTHS_NONE || p.both_ways != 0) return sequence.keys;

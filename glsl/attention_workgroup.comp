@@ -36,9 +36,11 @@
 #define NUMBERS_LEFT MATRIX(float16_t, TILE_ROWS, NARROW, A)
 #define NARROW_TOP MATRIX(float16_t, NARROW, TILE_KEYS, B)
 #define NARROW_SIDE MATRIX(float16_t, TILE_KEYS, NARROW, B)
-// Zeros behind the last row. Inner tiles are read without a test.
+// Zeros behind the last row: the driver tests each element, and reads and writes one at a time. Inner tiles have neither: H200 (driver 580,
+// 2026-11-29), 64 heads of 2048 rows and 128 keys of 128, us so and with every tile of queries and of the output bounded: 66 and 103.
 #define BOUNDED tensorLayoutNV<2, gl_CooperativeMatrixClampModeConstantNV>
 #define INNER tensorLayoutNV<2>
+#define LAYOUT(kind, rows, columns, step) setTensorLayoutStrideNV(setTensorLayoutDimensionNV(kind, rows, columns), (step) & ~7u, 1)
 #define TURNED tensorViewNV<2, false, 1, 0>
 
 shared bool has_infinite; // a row's total
@@ -65,10 +67,13 @@ void ask_for_keys(uint k_at, uint first) {
 const float START_UNIT = 32768.0;
 
 float higher_of(const in float a, const in float b) { return max(a, b); }
-float seen_element(const in uint row, const in uint column, const in float product, const in uint first_row, const in uint first_key) {
-    const uint s = first_row + row;
-    const uint seen = s < sequence.queries ? keys_seen(sequence, s) : 0; // before it is used: there is no branch for an element
-    return first_key + column < seen ? product : -INFINITY;
+// Each row sees a key more than the one before it; a row behind the last query has no place in the output. Without a branch, as it is
+// asked of each element.
+float seen_element(const in uint row, const in uint column, const in float product, const in int seen_by_first) {
+    return int(column) - int(row) < seen_by_first ? product : -INFINITY;
+}
+float counted_element(const in uint row, const in uint column, const in float product, const in int seen_by_first, const in int keys) {
+    return int(column) < min(seen_by_first + int(row), keys) ? product : -INFINITY;
 }
 
 // The start of a row with this peak as two numbers of float16 that add up to it; 0 without a peak.
@@ -90,6 +95,14 @@ float part_of_start(const in uint row, const in uint column, const in float peak
     }
 #define LOAD_KEYS(keys, layout) \
     coopMatLoadTensorNV(keys, k, k_at, sliceTensorLayoutNV(layout, first_key, TILE_KEYS, 0, HEAD), turned)
+#define MAKE_SCORES(layout)                                        \
+    KEYS keys;                                                     \
+    LOAD_KEYS(keys, layout);                                       \
+    SCORES scores = coopMatMulAdd(starts, units, SCORES(0.0));     \
+    scores = coopMatMulAdd(queries, keys, scores);
+#define COUNT_KEYS \
+    coopMatPerElementNV(scores, scores, counted_element, seen_by_first - int(first_key), int(sequence.keys - first_key));
+#define KEEP_HIGHEST [[unroll]] for (uint e = 0; e < scores.length(); ++e) highest[e] = max(highest[e], scores[e]);
 
 void main() {
     const uint heads = p.key_heads * GROUP;
@@ -113,37 +126,50 @@ void main() {
     const uint k_at = BYTE_OFFSET_K / T_BYTES + k_start(sequence, 0, key_head) & ~7u;
     const uint v_at = BYTE_OFFSET_V / T_BYTES + v_start(sequence, 0, key_head) & ~7u;
     const uint y_at = BYTE_OFFSET_Y / T_BYTES + y_start(sequence, 0, head) & ~7u;
-    BOUNDED query_rows = createTensorLayoutNV(2, gl_CooperativeMatrixClampModeConstantNV);
-    BOUNDED last_keys = query_rows, last_values = query_rows, y_rows = query_rows;
-    INNER key_rows = createTensorLayoutNV(2), value_rows = key_rows;
-    query_rows = setTensorLayoutStrideNV(setTensorLayoutDimensionNV(query_rows, sequence.queries, HEAD), p.q_strides[1] & ~7u, 1);
-    last_keys = setTensorLayoutStrideNV(setTensorLayoutDimensionNV(last_keys, sequence.keys, HEAD), p.k_strides[1] & ~7u, 1);
-    last_values = setTensorLayoutStrideNV(setTensorLayoutDimensionNV(last_values, sequence.keys, VALUE), p.v_strides[1] & ~7u, 1);
-    y_rows = setTensorLayoutStrideNV(setTensorLayoutDimensionNV(y_rows, sequence.queries, VALUE), p.y_strides[1] & ~7u, 1);
-    key_rows = setTensorLayoutStrideNV(setTensorLayoutDimensionNV(key_rows, sequence.keys, HEAD), p.k_strides[1] & ~7u, 1);
-    value_rows = setTensorLayoutStrideNV(setTensorLayoutDimensionNV(value_rows, sequence.keys, VALUE), p.v_strides[1] & ~7u, 1);
+    INNER inner = createTensorLayoutNV(2);
+    BOUNDED bounded = createTensorLayoutNV(2, gl_CooperativeMatrixClampModeConstantNV);
+    INNER query_rows = LAYOUT(inner, sequence.queries, HEAD, p.q_strides[1]);
+    INNER key_rows = LAYOUT(inner, sequence.keys, HEAD, p.k_strides[1]);
+    INNER value_rows = LAYOUT(inner, sequence.keys, VALUE, p.v_strides[1]);
+    INNER y_rows = LAYOUT(inner, sequence.queries, VALUE, p.y_strides[1]);
+    BOUNDED last_queries = LAYOUT(bounded, sequence.queries, HEAD, p.q_strides[1]);
+    BOUNDED last_keys = LAYOUT(bounded, sequence.keys, HEAD, p.k_strides[1]);
+    BOUNDED last_values = LAYOUT(bounded, sequence.keys, VALUE, p.v_strides[1]);
+    BOUNDED last_y = LAYOUT(bounded, sequence.queries, VALUE, p.y_strides[1]);
     TURNED turned = createTensorViewNV(2, false, 1, 0);
 
     const float unit = p.scale * LOG2_E;
     QUERIES queries;
     if (gl_LocalInvocationIndex == 0) has_infinite = false;
-    coopMatLoadTensorNV(queries, q, q_at, sliceTensorLayoutNV(query_rows, first_row, TILE_ROWS, 0, HEAD));
+    const bool is_whole = first_row + TILE_ROWS <= sequence.queries;
+    if (is_whole) coopMatLoadTensorNV(queries, q, q_at, sliceTensorLayoutNV(query_rows, first_row, TILE_ROWS, 0, HEAD));
+    else coopMatLoadTensorNV(queries, q, q_at, sliceTensorLayoutNV(last_queries, first_row, TILE_ROWS, 0, HEAD));
     const NARROW_SIDE ones = NARROW_SIDE(float16_t(1.0));
     const NARROW_TOP units = NARROW_TOP(float16_t(START_UNIT));
     SUMS sums;
     NUMBERS totals;
+    // What the tile's first row would see of keys without an end.
+    const bool sees_later = LENGTHS == LENGTHS_NONE || p.both_ways != 0;
+    const int seen_by_first = sees_later ? 1 << 30 : int(sequence.end + first_row + 1) - int(sequence.queries);
     bool sees_all = false;
     [[dont_unroll]] while (true) {
         NUMBERS_LEFT starts;
         {
             SCORES highest = SCORES(-INFINITY);
             const uint end = sees_all ? end_key : min(TILE_KEYS, end_key);
-            [[dont_unroll]] for (uint first_key = 0; first_key < end; first_key += TILE_KEYS) {
+            uint first_key = 0;
+            [[dont_unroll]] for (; first_key + TILE_KEYS <= min(end, seen_by_all); first_key += TILE_KEYS) {
+                KEYS keys;
+                LOAD_KEYS(keys, key_rows);
+                const SCORES scores = coopMatMulAdd(queries, keys, SCORES(0.0));
+                KEEP_HIGHEST
+            }
+            [[dont_unroll]] for (; first_key < end; first_key += TILE_KEYS) {
                 KEYS keys;
                 LOAD_KEYS(keys, last_keys);
                 SCORES scores = coopMatMulAdd(queries, keys, SCORES(0.0));
-                coopMatPerElementNV(scores, scores, seen_element, first_row, first_key);
-                [[unroll]] for (uint e = 0; e < scores.length(); ++e) highest[e] = max(highest[e], scores[e]);
+                COUNT_KEYS
+                KEEP_HIGHEST
             }
             NUMBERS peaks;
             coopMatReduceNV(peaks, highest, gl_CooperativeMatrixReduceRowNV, higher_of);
@@ -155,19 +181,21 @@ void main() {
         uint first_key = 0;
         [[dont_unroll]] for (; first_key + TILE_KEYS <= seen_by_all; first_key += TILE_KEYS) {
             ask_for_keys(k_at, first_key + TILE_KEYS);
-            KEYS keys;
-            LOAD_KEYS(keys, key_rows);
-            SCORES scores = coopMatMulAdd(starts, units, SCORES(0.0));
-            scores = coopMatMulAdd(queries, keys, scores);
+            MAKE_SCORES(key_rows)
             ADD_VALUES(scores, value_rows)
             [[unroll]] for (uint e = 0; e < SECTORS_EACH; ++e) all_asked ^= asked[e];
         }
+        if (LENGTHS != LENGTHS_NONE)
+            [[dont_unroll]] for (; first_key < end_key && first_key + TILE_KEYS <= sequence.keys; first_key += TILE_KEYS) {
+                ask_for_keys(k_at, first_key + TILE_KEYS);
+                MAKE_SCORES(key_rows)
+                coopMatPerElementNV(scores, scores, seen_element, seen_by_first - int(first_key));
+                ADD_VALUES(scores, value_rows)
+                [[unroll]] for (uint e = 0; e < SECTORS_EACH; ++e) all_asked ^= asked[e];
+            }
         [[dont_unroll]] for (; first_key < end_key; first_key += TILE_KEYS) {
-            KEYS keys;
-            LOAD_KEYS(keys, last_keys);
-            SCORES scores = coopMatMulAdd(starts, units, SCORES(0.0));
-            scores = coopMatMulAdd(queries, keys, scores);
-            coopMatPerElementNV(scores, scores, seen_element, first_row, first_key);
+            MAKE_SCORES(last_keys)
+            COUNT_KEYS
             ADD_VALUES(scores, last_values)
         }
         if (sees_all) break;
@@ -185,5 +213,6 @@ void main() {
     coopMatReduceNV(shares, totals, gl_CooperativeMatrixReduceRowNV, higher_of);
     [[unroll]] for (uint e = 0; e < sums.length(); ++e) sums[e] = share(sums[e], shares[e]);
     HALVES halves = HALVES(sums);
-    coopMatStoreTensorNV(halves, y, y_at, sliceTensorLayoutNV(y_rows, first_row, TILE_ROWS, 0, VALUE));
+    if (is_whole) coopMatStoreTensorNV(halves, y, y_at, sliceTensorLayoutNV(y_rows, first_row, TILE_ROWS, 0, VALUE));
+    else coopMatStoreTensorNV(halves, y, y_at, sliceTensorLayoutNV(last_y, first_row, TILE_ROWS, 0, VALUE));
 }

@@ -89,6 +89,8 @@ CASES = (
             _case("a prompt behind another", (5, 30), (2, 1), rows=37, size=32, capacity=80),
             _case("rows that meet all", (0, 9), (2, 2), rows=5, causal=False),
             _case("a window", (3, 60), (4, 4), rows=4, window=16),
+            _case("a prompt of many tiles", (0, 37, 60), (4, 2), rows=290, size=64, capacity=330, only=(T.FLOAT16,)),
+            _case("tiles that meet all", (0, 9), (2, 1), rows=150, size=96, capacity=170, causal=False, only=(T.FLOAT16,)),
             _case("words of halves", (5, 68), (4, 4), rows=2, size=40, pairs=20, only=(T.FLOAT16,)),
         ),
     ),

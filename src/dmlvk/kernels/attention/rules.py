@@ -178,9 +178,6 @@ class WorkgroupShape(NamedTuple):
         rows, keys: The rows and keys of a tile.
         widest, narrower: The heads that it is meant for: no wider than the one, so that sums fit registers, and wider than
             the other.
-        waves: The fewest tiles for each processor with which it pays.
-        queries: The fewest queries of which a second look at the first keys is little.
-        queries_of_lengths: The same where lengths say which keys count.
     """
 
     invocations: int
@@ -188,18 +185,21 @@ class WorkgroupShape(NamedTuple):
     keys: int
     widest: int
     narrower: int
-    waves: float
-    queries: int
-    queries_of_lengths: int
 
 
 WORKGROUP_SHAPES = (
-    WorkgroupShape(128, 128, 64, widest=64, narrower=0, waves=1.9, queries=512, queries_of_lengths=512),
-    WorkgroupShape(128, 128, 32, widest=96, narrower=64, waves=1.9, queries=1024, queries_of_lengths=8192),
-    WorkgroupShape(128, 128, 16, widest=128, narrower=96, waves=1.9, queries=1024, queries_of_lengths=4096),
-    WorkgroupShape(256, 128, 32, widest=192, narrower=128, waves=0.9, queries=1024, queries_of_lengths=8192),
-    WorkgroupShape(128, 64, 16, widest=256, narrower=192, waves=1.9, queries=1024, queries_of_lengths=2048),
+    WorkgroupShape(128, 128, 64, widest=64, narrower=0),
+    WorkgroupShape(128, 128, 32, widest=96, narrower=64),
+    WorkgroupShape(128, 128, 16, widest=128, narrower=96),
+    WorkgroupShape(256, 128, 32, widest=192, narrower=128),
+    WorkgroupShape(128, 64, 16, widest=256, narrower=192),
 )
+"""H200 (driver 580, 2026-11-29), 64 heads of 2048 rows, us by these and by the best other of 128 or 256 invocations, 64 to
+256 rows and 16 to 64 keys: of 64 elements 253 and 268, 80 334 and 354, 96 371 and 433, 128 528 and 563."""
+_FEWEST_ROWS = 128
+"""The fewest queries, and keys, of which what a tile has to do beside its keys is little."""
+_FEWEST_TILES = 0.9
+"""The fewest tiles for each processor with which it pays."""
 
 
 def workgroup_shape(problem: AttentionProblem, caps: Capabilities) -> tuple[WorkgroupShape, int] | None:
@@ -237,8 +237,7 @@ def _workgroups_pay(problem: AttentionProblem, caps: Capabilities) -> bool:
         return False
     shape, _ = found
     tiles = problem.heads * problem.group * -(-problem.queries // shape.rows)
-    fewest = shape.queries if problem.plain else shape.queries_of_lengths
-    return problem.queries >= fewest and tiles >= shape.waves * caps.model.processors
+    return min(problem.queries, problem.keys) >= _FEWEST_ROWS and tiles >= _FEWEST_TILES * caps.model.processors
 
 
 ATTENTION = (
@@ -254,14 +253,13 @@ ATTENTION = (
         when=_workgroups_pay,
         possible=_of_workgroups,
         because="float16 and many rows, where a workgroup multiplies matrices as a whole: the driver brings them through "
-        "shared memory faster than a shader can. H100 (driver 580, 2026-11-27), us so and by reductions: of 64 "
-        "elements 96 heads of 512 rows 41 and 42, 64 of 1024 75 and 82, 64 of 4096 899 (306 TFLOP/s) and 1,152; 96 "
-        "heads of 1500 rows of 96 356 and 451; of 128 64 heads of 1024 rows 165 and 166, 32 of 8192 3,752 (293 "
-        "TFLOP/s) and 4,722, of 112 128 of 2048 1,128 and 1,212. Where no query sees a later key: of 64 elements "
-        "128 heads of 512 rows 58 and 59, 32 of 4096 325 and 426; of 128 64 heads of 1024 rows 151 and 132, 32 of "
-        "2048 228 and 218, of 4096 632 and 649, of 8192 2,014 and 2,427. Wider heads: 32 of 2048 rows of 160 426 "
-        "and 443, of 192 493 and 509, of 256 737 and 871; 16 of 8192 rows 2,990 and 3,368, 3,437 and 3,848, 5,493 "
-        "and 6,723; where none sees a later key, 128 of 2048 of 192 1,377 and 1,171, of 256 1,718 and 1,873",
+        "shared memory faster than a shader can. H200 (driver 580, 2026-11-29), us so and by reductions: of 64 elements "
+        "128 heads of 512 rows 42 and 47, of 197 16.1 and 15.5, 32 of 1024 36 and 42, 64 of 2048 251 and 303; of 80 128 "
+        "of 257 29 and 48; of 96 128 of 512 62 and 82; of 128 128 of 512 86 and 96, of 333 62 and 57, 16 of 1024 44 and "
+        "51, 64 of 2048 527 and 623; of 256 128 of 512 226 and 258; 96 heads of 4096 rows and 77 keys of 64 122 and 111. "
+        "Where no query sees a later key, 4 heads to one of keys: of 64 elements 128 heads of 512 rows 36 and 50, 32 of "
+        "1024 35 and 50, of 4096 261 and 351; of 128 128 of 130 39 and 35, of 512 68 and 76, 32 of 512 33 and 29, of 1024 "
+        "61 and 58, 128 of 2048 562 and 712, 32 of 8192 1,870 and 2,425; of 256 128 of 512 145 and 163",
     ),
     Rule(
         "reductions",

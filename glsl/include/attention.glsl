@@ -71,15 +71,17 @@ Sequence sequence_of(uint entry) {
 }
 
 // Which tile of rows and which head a workgroup has, in a grid of (tiles, heads). Where tiles may see different numbers of keys, those with
-// most come first, of all heads of a band, or those that come last would end last. Keys of few heads are read at a time.
-// H200 (driver 580, 2026-11-29), us so and head by head: 32 heads of 4096 rows of 64, 261 and 308; 128 of 512 rows of 128, 66 and 80.
-const uint BAND_HEADS = 64;
+// most come first, of all heads of a band, or those that come last would end last. A band is a few workgroups for each processor: keys
+// of more heads at a time would leave the cache. H200 (driver 580, 2026-11-29), us so and head by head: 32 heads of 4096 rows of 64 265 and
+// 308, 128 of 512 rows of 128 66 and 80, 256 of 4096 rows of 128 4,256 and 4,774, in bands of twice as many workgroups 4,310.
+const uint BAND_WORKGROUPS = 512;
 uvec2 own_tile() {
     if (LENGTHS == LENGTHS_NONE) return gl_WorkGroupID.xy;
     const uint tiles = gl_NumWorkGroups.x;
+    const uint band = max(BAND_WORKGROUPS / tiles, 1);
     const uint place = gl_WorkGroupID.y * tiles + gl_WorkGroupID.x;
-    const uint first = place / (BAND_HEADS * tiles) * BAND_HEADS;
-    const uint heads = min(BAND_HEADS, gl_NumWorkGroups.y - first);
+    const uint first = place / (band * tiles) * band;
+    const uint heads = min(band, gl_NumWorkGroups.y - first);
     const uint tile = (place - first * tiles) / heads;
     return uvec2(tiles - 1 - tile, place - first * tiles - tile * heads + first);
 }

@@ -134,7 +134,7 @@ def run(device: dmlvk.Device, desc: CachedAttention, arrays: dict[str, Array], r
     return read(desc, outputs)
 
 
-QUICK = {"a word": ("step", "naive"), "dropped": ("step", "naive"), "more heads than a band has": ("tiles", "blocks")}
+QUICK = {"a word": ("step", "naive"), "dropped": ("step", "naive"), "more tiles than a band has": ("tiles", "blocks")}
 """The problems of the default tier, with the rules that they have there."""
 PROBLEMS: dict[str, dict[str, Any]] = {
     "a word": {"lengths": (0, 33, 69), "heads": (4, 2), "pairs": 8},
@@ -172,7 +172,7 @@ PROBLEMS: dict[str, dict[str, Any]] = {
         "capacity": 220,
         "dtype": np.float16,
     },
-    "more heads than a band has": {"lengths": (0, 9, 4), "heads": (46, 23), "rows": 40, "capacity": 50},
+    "more tiles than a band has": {"lengths": (0, 9, 4), "heads": (92, 46), "rows": 40, "capacity": 50},
     "a past elsewhere": {"lengths": (2, 6), "heads": (2, 1), "rows": 3, "size": 12, "capacity": 9, "past": 6, "pairs": 5},
     "dropped": {"lengths": (-5, 2**31 - 1, 8), "heads": (1, 1), "rows": 2, "capacity": 9, "pairs": 8},
 }

@@ -11,9 +11,7 @@
 // whole, and the exponential is the shortest.
 //
 // What it takes on an H200, as experiments that leave out one part show: of 2.03 ms for 64 heads of 2048 rows of 64, products
-// alone 1.59 (43 TFLOP/s), exponentials 0.17, loads 0.24, barriers 0.06. Products two columns at a time, as gemm_tiled has them, took
-// 1.81 ms instead of 1.95 as one loop, and 6.86 as loops in loops; those took 0.351 instead of 0.361 for 20 heads of 1500 rows, by a program
-// of the same registers and bytes. It is not known why, and not kept.
+// alone 1.59 (43 TFLOP/s), exponentials 0.17, loads 0.24, barriers 0.06.
 //
 // Bindings: Q, K, V, BIAS, MASK, RELATIVE, LENGTHS, SINKS read, Y written.
 // Numbers of the manifest: BLOCK rows and keys of an invocation, and the UNROLLED terms of a loop's body.
@@ -136,6 +134,17 @@ void place_values(uint at, uint first_key) {
     }
 }
 
+// Two columns of `quads` quads at a time, down one pair and up the next: see product_tile.glsl. H200 (driver 580, 2026-11-29), us so and row
+// by row: 64 heads of 2048 rows of 64 1,888 and 1,949, 32 of 2048 of 128 1,767 and 1,830, 96 of 512 of 64 244 and 252.
+#define ADD_PRODUCTS(totals, a, b, quads)                                                                 \
+    [[unroll]] for (uint pair = 0; pair < 2 * quads; ++pair)                                              \
+        [[unroll]] for (uint step = 0; step < BLOCK; ++step)                                              \
+            [[unroll]] for (uint side = 0; side < 2; ++side) {                                            \
+                const uint i = pair % 2 == 0 ? step : BLOCK - 1 - step;                                   \
+                const uint j = 2 * pair + (side + step) % 2;                                              \
+                totals[i][j / 4][j % 4] = fma(a[i / 4][i % 4], b[j / 4][j % 4], totals[i][j / 4][j % 4]); \
+            }
+
 void multiply_keys(uint at) {
     [[dont_unroll]] for (uint first = 0; first < DEPTH; first += UNROLLED) {
         [[unroll]] for (uint term = 0; term < UNROLLED; ++term) {
@@ -145,8 +154,7 @@ void multiply_keys(uint at) {
                 a[i] = stage[at + KEYS_STAGE + k * ROW_PITCH + i * LANES_M + lane_m];
                 b[i] = stage[at + k * KEY_PITCH + i * LANES_N + lane_n];
             }
-            [[unroll]] for (uint i = 0; i < BLOCK; ++i)
-                [[unroll]] for (uint j = 0; j < 2; ++j) products[i][j] = fma(vec4(a[i / 4][i % 4]), b[j], products[i][j]);
+            ADD_PRODUCTS(products, a, b, 2)
         }
     }
 }
@@ -158,8 +166,7 @@ void multiply_values(uint at, uint first_key) {
             vec4 a[2], b[COLUMNS];
             [[unroll]] for (uint i = 0; i < 2; ++i) a[i] = weights[(first_key + k) * ROW_PITCH + i * LANES_M + lane_m];
             [[unroll]] for (uint c = 0; c < COLUMNS; ++c) b[c] = stage[at + k * COLUMN_QUADS + c * LANES_N + lane_n];
-            [[unroll]] for (uint i = 0; i < BLOCK; ++i)
-                [[unroll]] for (uint c = 0; c < COLUMNS; ++c) sums[i][c] = fma(vec4(a[i / 4][i % 4]), b[c], sums[i][c]);
+            ADD_PRODUCTS(sums, a, b, COLUMNS)
         }
     }
 }

@@ -58,9 +58,9 @@ of 128 have 16 keys a tile: with 32 each invocation kept 240 bytes in local memo
 allow 570, by their count; what bounds the rest was not found. Heads of 256 fit no such tile without a few bytes there, and
 biases have none: asked for a tile ahead they do not fit the registers. **float32 attention** with heads of 128 stands at 37
 TFLOP/s, PyTorch's at 44. The same loop with nothing but its products, from shared memory, reaches 43 to 45: of 2.03 ms with
-heads of 64, products alone took 1.59; leaving out the exponentials saved 0.17, the loads 0.24, the barriers 0.06. Products
-in the order that made our float32 Gemm faster (its products alone 54, with factors from shared memory 52, whole 50) took
-1.81 ms written one way, and 6.86 another, which was fast for 20 heads of 1500 rows: it is not kept, as we do not know why.
+heads of 64, products alone took 1.59; leaving out the exponentials saved 0.17, the loads 0.24, the barriers 0.06. The
+order of products that made our float32 Gemm faster (its products alone 54, with factors from shared memory 52, whole 50)
+gains 3 % here.
 Two workgroups fill a processor's registers, and longer code does not seem to fit its cache of instructions. **float32
 products** whose second factor is transposed have rounds of 16 terms, which reach 47 TFLOP/s where those of 8
 reach 50: pieces of 8 terms of its lines took longer still. **Dispatches** that wait for each other take

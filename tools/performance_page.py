@@ -51,12 +51,15 @@ nothing multiplies while a tile passes from registers to shared memory. Vulkan h
 itself, and no multiplication of four subgroups that reads its factors there; PyTorch's kernels are made of both. On an H100
 the driver's own tiles (VK_NV_cooperative_matrix2) reached 350, and factors that lie in memory as matrices have them, which
 need no shared memory, 384 and 411, from which comes off what laying them out takes. Products of few rows, of bytes, and
-convolutions miss with that rung, and so do those of bfloat16. **Sixteen rows** of float32 read their weights at 0.83 of a
-copy: their multiply-adds alone take 44 % of the time. **float16 attention**: with heads of 128, 254 to 288 TFLOP/s where
-the driver brings the tiles. It asks for keys where it needs them; asking for keys ahead gains most of what they cost. Heads
-of 128 have 16 keys a tile: with 32 each invocation kept 240 bytes in local memory. On an H100 multiplications alone would
-allow 570, by their count; what bounds the rest was not found. Heads of 256 fit no such tile without a few bytes there, and
-biases have none: asked for a tile ahead they do not fit the registers. **float32 attention** with heads of 128 stands at 37
+convolutions miss with that rung, and so do those of bfloat16. **Sixteen rows** of float32 read their weights at 0.86 of a
+copy: their multiply-adds alone take 44 % of the time. **float16 attention**: with heads of 128, 266 to 291 TFLOP/s where
+the driver brings the tiles, and 245 causal, with the copies of keys and values to their cache in it. A round of 16 keys is
+232 instructions, 70 of them multiplications, which alone would allow 570: four subgroups wait for each other four times in
+it, for keys, scores, exponentials and values in turn, and two workgroups are all that the registers hold. It asks for keys
+where it needs them; asking for keys ahead gains most of what they cost, asking for values, too, costs more than it gains (4
+to 12 % of heads of 128). With 32 keys a round each invocation kept 240 bytes in local memory. Of 512 causal rows, 40 % is
+what tiles take beside their keys, and the copies. Heads of 256 fit no such tile without a few bytes there, and biases have none: asked for a
+tile ahead they do not fit the registers. **float32 attention** with heads of 128 stands at 39
 TFLOP/s, PyTorch's at 44. The same loop with nothing but its products, from shared memory, reaches 43 to 45: of 2.03 ms with
 heads of 64, products alone took 1.59; leaving out the exponentials saved 0.17, the loads 0.24, the barriers 0.06. The
 order of products that made our float32 Gemm faster (its products alone 54, with factors from shared memory 52, whole 50)

@@ -74,7 +74,6 @@ Sequence sequence_of(uint entry) {
 // most come first, of all heads of a band, or those that come last would end last. A band is a few workgroups for each processor: keys
 // of more heads at a time would leave the cache. H200 (driver 580, 2026-11-29), us so and head by head: 32 heads of 4096 rows of 64 265 and
 // 308, 128 of 512 rows of 128 66 and 80, 256 of 4096 rows of 128 4,256 and 4,774, in bands of twice as many workgroups 4,310.
-const uint BAND_WORKGROUPS = 512;
 uvec2 own_tile() {
     if (LENGTHS == LENGTHS_NONE) return gl_WorkGroupID.xy;
     const uint tiles = gl_NumWorkGroups.x;

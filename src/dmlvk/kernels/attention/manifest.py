@@ -40,6 +40,9 @@ _TURN_PARAMS = (
 """What ``glsl/include/attention_turn.glsl`` needs."""
 
 
+BAND_WORKGROUPS = 512
+"""The workgroups of a band of heads whose tiles with most keys come first, see ``glsl/include/attention.glsl``: a few for
+each processor."""
 BLOCK_SIDE = 8
 """The rows and keys of an invocation's scores in ``glsl/attention_blocks.comp``."""
 
@@ -70,7 +73,7 @@ class Turn(enum.IntEnum):
 
 
 _TURN_CONSTANTS = (("TURN", 0), ("POSITION_WORDS", 0))
-_SHARED = (("LENGTHS", PastLengths), ("MASK_BOUNDS", MaskBounds))
+_SHARED = (("LENGTHS", PastLengths), ("MASK_BOUNDS", MaskBounds), ("BAND_WORKGROUPS", BAND_WORKGROUPS))
 
 ROWS: tuple[KernelSpec, ...] = (
     KernelSpec(

@@ -134,7 +134,7 @@ def run(device: dmlvk.Device, desc: CachedAttention, arrays: dict[str, Array], r
     return read(desc, outputs)
 
 
-QUICK = {"a word": ("step", "naive"), "dropped": ("step", "naive"), "more tiles than a band has": ("tiles", "blocks")}
+QUICK = {"a word": ("step", "naive"), "dropped": ("step", "naive"), "more tiles than a band has": ("tiles",)}
 """The problems of the default tier, with the rules that they have there."""
 PROBLEMS: dict[str, dict[str, Any]] = {
     "a word": {"lengths": (0, 33, 69), "heads": (4, 2), "pairs": 8},

@@ -25,6 +25,7 @@ def model(device: dmlvk.Device, model_path: Callable[[str], Path]) -> Iterator[M
     yield load(model_path(FILE), device, capacity=256, sequences=2)
 
 
+@pytest.mark.network
 def test_the_example(device: dmlvk.Device, model_path: Callable[[str], Path], capsys: pytest.CaptureFixture[str]) -> None:
     model_path(FILE)
     importlib.import_module("chat").main(["What is the capital of France?", "--device", device.info.uuid])

@@ -47,31 +47,30 @@ What missed, by the rungs of the ladder (`python -m dmlvk bench --suite ladder`)
 shared memory {shared:.0f}, with barriers {barriers:.0f}, with tiles written there {written:.0f}, with loads from memory
 {loads:.0f}, and our Gemm {gemm:.0f}. In a round a subgroup multiplies 96 times, for which it loads 24 times from shared
 memory and stores 9 times, between two barriers; with all 255 registers taken there is one workgroup on a processor, and
-nothing multiplies while a tile passes from registers to shared memory. Vulkan has no copy to shared memory that goes on by
-itself, and no multiplication of four subgroups that reads its factors there; PyTorch's kernels are made of both. On an H100
-the driver's own tiles (VK_NV_cooperative_matrix2) reached 350, and factors that lie in memory as matrices have them, which
-need no shared memory, 384 and 411, from which comes off what laying them out takes. Products of few rows, of bytes, and
-convolutions miss with that rung, and so do those of bfloat16. **Sixteen rows** of float32 read their weights at 0.86 of a
-copy: their multiply-adds alone take 44 % of the time. **float16 attention**: with heads of 128, 266 to 291 TFLOP/s where
-the driver brings the tiles, and 245 causal, with the copies of keys and values to their cache in it. A round of 16 keys is
-232 instructions, 70 of them multiplications, which alone would allow 570: four subgroups wait for each other four times in
-it, for keys, scores, exponentials and values in turn, and two workgroups are all that the registers hold. It asks for keys
-where it needs them; asking for keys ahead gains most of what they cost, asking for values, too, costs more than it gains (4
-to 12 % of heads of 128). With 32 keys a round each invocation kept 240 bytes in local memory. Of 512 causal rows, 40 % is
-what tiles take beside their keys, and the copies. Heads of 256 fit no such tile without a few bytes there, and biases have none: asked for a
-tile ahead they do not fit the registers. **float32 attention** with heads of 128 stands at 39
-TFLOP/s, PyTorch's at 44. The same loop with nothing but its products, from shared memory, reaches 43 to 45: of 2.03 ms with
-heads of 64, products alone took 1.59; leaving out the exponentials saved 0.17, the loads 0.24, the barriers 0.06. The
-order of products that made our float32 Gemm faster (its products alone 54, with factors from shared memory 52, whole 50)
-gains 3 % here.
-Two workgroups fill a processor's registers, and longer code does not seem to fit its cache of instructions. **float32
-products** whose second factor is transposed have rounds of 16 terms, which reach 47 TFLOP/s where those of 8
-reach 50: pieces of 8 terms of its lines took longer still. **Dispatches** that wait for each other take
-{dependent:.2f} us each. A kernel that does nothing takes 1.11 us behind a barrier on an H200, one that
-writes 1.66, and one that reads what the last one wrote 1.88; reading where buffers start, and parameters in more than one
-line, cost 0.28 more until they were left out. A wait inside the dispatch was tried instead of a barrier ([language
-models](language-models.md#how-fast) has what came of it). **Copies from and to the host** depend on the machine's host, of
-which there were several.
+nothing multiplies while a tile passes from registers to shared memory. Vulkan has no copy to shared memory that goes on
+by itself, and no multiplication of four subgroups that reads its factors there; PyTorch's kernels are made of both. On
+an H100 the driver's own tiles (VK_NV_cooperative_matrix2) reached 350, and factors that lie in memory as matrices have
+them, which need no shared memory, 384 and 411, from which comes off what laying them out takes. Products of few rows,
+of bytes, and convolutions miss with that rung, and so do those of bfloat16. **Sixteen rows** of float32 read their
+weights at 0.86 of a copy: their multiply-adds alone take 44 % of the time. **float16 attention**: with heads of 128,
+266 to 291 TFLOP/s where the driver brings the tiles, and 245 causal, with the copies of keys and values to their cache
+in it. A round of 16 keys is 232 instructions, 70 of them multiplications, which alone would allow 570: four subgroups
+wait for each other four times in it, for keys, scores, exponentials and values in turn, and two workgroups are all that
+the registers hold. It asks for keys where it needs them; asking for keys ahead gains most of what they cost, asking for
+values, too, costs more than it gains (4 to 12 % of heads of 128). With 32 keys a round each invocation kept 240 bytes
+in local memory. Of 512 causal rows, 40 % is what tiles take beside their keys, and the copies. Heads of 256 fit no such
+tile without a few bytes there, and biases have none: asked for a tile ahead they do not fit the registers. **float32
+attention** with heads of 128 stands at 39 TFLOP/s, PyTorch's at 44. The same loop with nothing but its products, from
+shared memory, reaches 43 to 45: of 2.03 ms with heads of 64, products alone took 1.59; leaving out the exponentials
+saved 0.17, the loads 0.24, the barriers 0.06. The order of products that made our float32 Gemm faster (its products
+alone 54, with factors from shared memory 52, whole 50) gains 3 % here. Two workgroups fill a processor's registers, and
+longer code does not seem to fit its cache of instructions. **float32 products** whose second factor is transposed have
+rounds of 16 terms, which reach 47 TFLOP/s where those of 8 reach 50: pieces of 8 terms of its lines took longer still.
+**Dispatches** that wait for each other take {dependent:.2f} us each. A kernel that does nothing takes 1.11 us behind a
+barrier on an H200, one that writes 1.66, and one that reads what the last one wrote 1.88; reading where buffers start,
+and parameters in more than one line, cost 0.28 more until they were left out. A wait inside the dispatch was tried
+instead of a barrier ([language models](language-models.md#how-fast) has what came of it). **Copies from and to the
+host** depend on the machine's host, of which there were several.
 """
 
 _CEILINGS = """

@@ -67,11 +67,13 @@ void ask_for_keys(uint k_at, uint first) {
 const float START_UNIT = 32768.0;
 
 float higher_of(const in float a, const in float b) { return max(a, b); }
-// Each row sees a key more than the one before it; a row behind the last query has no place in the output. Without a branch, as it is
-// asked of each element.
+
+// A product where its row sees the key. Each row sees one more than the row before it; rows behind the last query have no place in the
+// output. Without a branch, as it is asked of each element.
 float seen_element(const in uint row, const in uint column, const in float product, const in int seen_by_first) {
     return int(column) - int(row) < seen_by_first ? product : -INFINITY;
 }
+// The same in a tile that has `keys` keys of the sequence's.
 float counted_element(const in uint row, const in uint column, const in float product, const in int seen_by_first, const in int keys) {
     return int(column) < min(seen_by_first + int(row), keys) ? product : -INFINITY;
 }
@@ -115,10 +117,12 @@ void main() {
     if (first_row >= sequence.queries) return;
     uint end_key = keys_seen(sequence, min(first_row + TILE_ROWS, sequence.queries) - 1);
     uint seen_by_all = keys_seen(sequence, first_row);
+    uint all_keys = sequence.keys;
     // Known to be the subgroup's, as matrices in a branch need it: see attention_cooperative.comp.
     if (LENGTHS != LENGTHS_NONE) {
         end_key = subgroupMax(end_key);
         seen_by_all = subgroupMin(seen_by_all);
+        all_keys = subgroupMin(all_keys);
     }
 
     // Whole words, of which the compiler learns so.
@@ -186,7 +190,7 @@ void main() {
             [[unroll]] for (uint e = 0; e < SECTORS_EACH; ++e) all_asked ^= asked[e];
         }
         if (LENGTHS != LENGTHS_NONE)
-            [[dont_unroll]] for (; first_key < end_key && first_key + TILE_KEYS <= sequence.keys; first_key += TILE_KEYS) {
+            [[dont_unroll]] for (; first_key < end_key && first_key + TILE_KEYS <= all_keys; first_key += TILE_KEYS) {
                 ask_for_keys(k_at, first_key + TILE_KEYS);
                 MAKE_SCORES(key_rows)
                 coopMatPerElementNV(scores, scores, seen_element, seen_by_first - int(first_key));

@@ -3,7 +3,8 @@
 // Controls, bins, masses, parameters: include/sampling.glsl. Bindings: LENGTHS; VALUES, float32 logits, rows of whole chunks, and BESTS, left by
 // sample_prepare.comp, read; BINS, of all sequences, and behind them a counter for each, added to and read; TOKENS; NEW_HISTORY,
 // {sequences, room}, of which one element a sequence, and NEW_LENGTHS written.
-// Constants: HAS_HISTORY, HAS_LENGTHS: whether the last two are wanted; they are bound to TOKENS where not.
+// Constants: HAS_HISTORY, HAS_LENGTHS: whether the last two are wanted; they are bound to TOKENS where not; AT_ONCE (1), the tokens that an
+// invocation loads together.
 //
 // Tokens are in the order of their distances from the best, equal ones in that of their numbers. The first so many tokens, or the
 // first with so much mass together, are a beginning of that order, and so is what top-k and top-p leave together. All questions
@@ -119,17 +120,32 @@ void list_chunks(Span span) {
 
 // The sum up to and with the token by which a beginning's sum exceeds the target, which there must be, and the span of that token.
 Sum descend(uint sequence, float best, Control control, bool by_mass, uvec2 target, out Span span) {
-    Sum below = Sum(0u, uvec2(0u));
-    uint bin;
-    FIND_BIN(whole_bins, by_mass, target, below, bin)
-    Sum own = SUM_AT(whole_bins, bin);
-    span.first_key = first_key_of(bin);
-    span.last_key = min(bin == BINS - 1u ? uint(INFINITE_ORDER) : first_key_of(bin + 1u) - 1u, floatBitsToUint(control.furthest));
-    span.first_token = 0u;
-    span.last_token = p.vocabulary - 1u;
-    while (own.count > 1u) {
-        const bool by_key = span.first_key < span.last_key;
-        const uint shift = shift_of(by_key ? span.last_key - span.first_key : span.last_token - span.first_token);
+    Sum below = Sum(0u, uvec2(0u)), own;
+    bool is_first = true, by_key = true;
+    uint shift = 0u;
+    barrier(); // the last search is over for all
+    for (uint word = gl_LocalInvocationIndex; word < BINS * BIN_WORDS; word += LOCAL_SIZE_X) part_bins[word] = whole_bins[word];
+    while (true) {
+        uint bin;
+        FIND_BIN(part_bins, by_mass, target, below, bin)
+        own = SUM_AT(part_bins, bin);
+        const uint last = (1u << shift) - 1u;
+        if (is_first) {
+            span.first_key = first_key_of(bin);
+            span.last_key = min(bin == BINS - 1u ? uint(INFINITE_ORDER) : first_key_of(bin + 1u) - 1u, floatBitsToUint(control.furthest));
+            span.first_token = 0u;
+            span.last_token = p.vocabulary - 1u;
+        } else if (by_key) {
+            span.first_key += bin << shift;
+            span.last_key = min(span.last_key, span.first_key + last);
+        } else {
+            span.first_token += bin << shift;
+            span.last_token = min(span.last_token, span.first_token + last);
+        }
+        if (own.count <= 1u) break;
+        is_first = false;
+        by_key = span.first_key < span.last_key;
+        shift = shift_of(by_key ? span.last_key - span.first_key : span.last_token - span.first_token);
         list_chunks(span);
         for (uint word = gl_LocalInvocationIndex; word < BINS * BIN_WORDS; word += LOCAL_SIZE_X) part_bins[word] = 0u;
         barrier();
@@ -140,16 +156,6 @@ Sum descend(uint sequence, float best, Control control, bool by_mass, uvec2 targ
         ADD_TO_BIN(part_bins, part_ * BIN_WORDS, 1u, mass_)                                                       \
     }
         FOR_EACH_TOKEN(sequence, best, span, COUNT)
-        FIND_BIN(part_bins, by_mass, target, below, bin)
-        own = SUM_AT(part_bins, bin);
-        const uint last = (1u << shift) - 1u;
-        if (by_key) {
-            span.first_key += bin << shift;
-            span.last_key = min(span.last_key, span.first_key + last);
-        } else {
-            span.first_token += bin << shift;
-            span.last_token = min(span.last_token, span.first_token + last);
-        }
     }
     return add_sums(below, own);
 }
@@ -215,12 +221,16 @@ Sum load_bins(uint sequence, float best) {
 uint chance(uint sequence, uint count, Control control) {
     const float best = from_order_up(best_order);
     Sum kept = load_bins(sequence, best);
-    Span span;
-    if (control.top_k != 0u && control.top_k < kept.count)
-        kept = descend(sequence, best, control, false, uvec2(control.top_k - 1u, 0u), span);
-    if (control.top_p != 0u) kept = descend(sequence, best, control, true, below_part(kept.mass, control.top_p), span);
     const uvec2 number = random_block(uvec4(count, 0u, 0u, 0u), control.seed).xy;
-    descend(sequence, best, control, true, upper_product(kept.mass, number), span);
+    Span span;
+    // Top-k, top-p, chance: one loop, so that a driver has one search to compile. Of three lavapipe's (Mesa 25) took 64 s, of one 12.
+    [[dont_unroll]] for (uint question = control.top_k != 0u && control.top_k < kept.count ? 0u : 1u; question < 3u; ++question) {
+        if (question == 1u && control.top_p == 0u) continue;
+        uvec2 target = uvec2(control.top_k - 1u, 0u);
+        if (question == 1u) target = below_part(kept.mass, control.top_p);
+        if (question == 2u) target = upper_product(kept.mass, number);
+        kept = descend(sequence, best, control, question > 0u, target, span);
+    }
     list_chunks(span);
 #define FIND(key, token) found_token = token;
     FOR_EACH_TOKEN(sequence, best, span, FIND)

@@ -15,6 +15,8 @@ _LOGITS, _CONTROLS, _HISTORY, _LENGTHS = map(input_range, range(4))
 _PREPARING, _CHOOSING, _CPU_CHOOSING = 256, 1024, 128
 """Invocations of a workgroup that prepares a chunk, and of one that counts it, of which the last chooses. A CPU's driver
 takes time for each invocation, also where a workgroup leaves at once."""
+_AT_ONCE, _CPU_AT_ONCE = 8, 1
+"""Tokens that an invocation loads at a time. A CPU's driver takes longer to compile several (lavapipe, Mesa 25: 12 s with 8)."""
 
 
 def _problem(desc: SampleToken) -> SamplingProblem:
@@ -55,6 +57,7 @@ def _histograms(desc: SampleToken, problem: SamplingProblem, caps: Capabilities)
             "LOCAL_SIZE_X": min(_CPU_CHOOSING if caps.is_cpu else _CHOOSING, most),
             "HAS_HISTORY": has_history,
             "HAS_LENGTHS": has_lengths,
+            "AT_ONCE": _CPU_AT_ONCE if caps.is_cpu else _AT_ONCE,
         },
         **sizes,
         **counted,

@@ -33,8 +33,8 @@ ROWS: tuple[KernelSpec, ...] = (
         "sample_choose.comp",
         buffers=("controls", "lengths", "values", "bests", "bins:w", "tokens:w", "new_history:w", "new_lengths:w"),
         params=(*_PARAMS, "uint room", "uint pending"),
-        constants=(("LOCAL_SIZE_X", 128), ("HAS_HISTORY", 0), ("HAS_LENGTHS", 0)),
-        shared=(*_SHARED, ("MOST_CHUNKS", MOST_CHUNKS), ("GROUP", 16), ("AT_ONCE", 8)),
+        constants=(("LOCAL_SIZE_X", 128), ("HAS_HISTORY", 0), ("HAS_LENGTHS", 0), ("AT_ONCE", 1)),
+        shared=(*_SHARED, ("MOST_CHUNKS", MOST_CHUNKS), ("GROUP", 16)),
         variants=(("T", ("FLOAT32",)),),
     ),
 )

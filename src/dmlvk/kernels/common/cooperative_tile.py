@@ -53,9 +53,11 @@ class CooperativeTile(NamedTuple):
 
 
 _SQUARE, _DEEP_SQUARE = CooperativeTile(64, 64, 64, 32, 32), CooperativeTile(64, 64, 128, 32, 32)
+_WIDEST = CooperativeTile(128, 256, 48, 64, 64, spread=2)
+_LARGE_SQUARE = CooperativeTile(128, 128, 64, 64, 64)
 _TILES = (
-    CooperativeTile(128, 256, 48, 64, 64, spread=2),
-    CooperativeTile(128, 128, 64, 64, 64),
+    _WIDEST,
+    _LARGE_SQUARE,
     CooperativeTile(64, 128, 64, 32, 32),
     CooperativeTile(32, 64, 128, 16, 32),
     CooperativeTile(32, 64, 64, 16, 32),
@@ -132,6 +134,15 @@ in three 0.710, in six, of one round each, 0.741; with 32 rows a tile in three 0
 rows, 0.857 ms with 84 workgroups; in three parts 0.845 with 32 rows a tile, 0.846 with 16, 0.855 with 64; in two 0.849 and
 0.851."""
 _WIDEST_ALONG_DEPTH = 128
+_LARGE_SQUARE_ALONG_DEPTH = _LARGE_SQUARE._replace(spread=2)
+"""For a second factor whose neighbours lie along the depth. H200 (driver 580, 2026-11-29), us with loads in one step and in
+two, in four runs each: 2048 x 14336 of depth 4096 749 to 769 and 728 to 739, 4096^3 438 and 426; 128 x 14336 in two parts
+65.5 and 65.5. With the other factor 435 and 444 at 4096^3."""
+_WIDEST_AHEAD = _WIDEST._replace(ahead=2)
+"""For factors of 16 bits in whole words; others have no registers for it. H200 (driver 580, 2026-11-29), us with one tile on
+the way and with two, in three runs: 4096^3 404 to 415 and 396 to 404, 2048 x 14336 of depth 4096 717 to 724 and 711, 8192^3
+3,150 to 3,180 and 3,170. Tried with all of these tiles and not faster: two subgroups for each block, each half of a round's
+depth; one set of a step's matrices; a round's first matrices loaded before the last round's are multiplied, which spills."""
 _CPU_TILE = CooperativeTile(16, 32, 16, 8, 16)
 """Small, because a CPU's driver takes long to compile a large one's unrolled loops; no rule chooses it
 there."""
@@ -249,6 +260,8 @@ def parted_tile(
     spread = decided(_spread_parts, caps, rows, columns, depth, matrices) if merged and parts == 1 else None
     if spread is not None:
         return CooperativeTile(*spread[0]), spread[1]
+    if b_along_depth and tile == _LARGE_SQUARE:
+        tile = _LARGE_SQUARE_ALONG_DEPTH
     if not patient:
         return tile, parts
     return CooperativeTile(*decided(_patient, caps, (*tile,), (rows, columns, depth, matrices * parts))), parts
@@ -357,6 +370,11 @@ def _fastest_parts(
         return None
     _, tile, parts = min(found, key=lambda choice: choice[0])
     return tuple(tile), parts
+
+
+def of_whole_words(tile: CooperativeTile) -> CooperativeTile:
+    """The tile that stands for another where both factors are 16 bits wide and read in whole words."""
+    return _WIDEST_AHEAD if tile == _WIDEST else tile
 
 
 def cooperative_constants(tile: CooperativeTile, matrix: CooperativeMatrix, caps: Capabilities) -> dict[str, int]:

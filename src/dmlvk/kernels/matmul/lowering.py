@@ -11,7 +11,7 @@ from typing import NamedTuple
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.activation import Activation, fused
 from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix
-from dmlvk.kernels.common.cooperative_tile import cooperative_constants, parted_tile, whole_words
+from dmlvk.kernels.common.cooperative_tile import cooperative_constants, of_whole_words, parted_tile, whole_words
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.gate import gate_launches
 from dmlvk.kernels.common.limitation import LOOP_ROUNDS, STORAGE_BINDING
@@ -460,6 +460,8 @@ def cooperative(product: Product, caps: Capabilities) -> Plan:
             (product.b, product.b_strides, b, *((2, product.depth) if b.along_depth else (3, product.columns))),
         )
     ]
+    if all(words) and product.data_type != TensorDataType.FLOAT32:
+        tile = of_whole_words(tile)
     constants = {
         **cooperative_constants(tile, matrix, caps),
         "A_ALONG_K": int(a.along_depth),

@@ -16,7 +16,8 @@ _PREPARING, _CHOOSING, _CPU_CHOOSING = 256, 1024, 128
 """Invocations of a workgroup that prepares a chunk, and of one that counts it, of which the last chooses. A CPU's driver
 takes time for each invocation, also where a workgroup leaves at once."""
 _AT_ONCE, _CPU_AT_ONCE = 8, 1
-"""Tokens that an invocation loads at a time. A CPU's driver takes longer to compile several (lavapipe, Mesa 25: 12 s with 8)."""
+"""Tokens that an invocation loads at a time. A CPU's driver takes longer to compile several: lavapipe (Mesa 25) 9 s for one,
+12 for 8."""
 
 
 def _problem(desc: SampleToken) -> SamplingProblem:

@@ -4,15 +4,17 @@
 //
 // Bindings: A, B, C, Addend, Y; see include/gemm.glsl. FLOAT32 factors are rounded to float16: only for operators compiled with
 // ALLOW_HALF_PRECISION_COMPUTATION.
-// Constants: those of include/cooperative_tile.glsl, which multiplies; VECTOR_A, VECTOR_B (1): whether the operand's lines start on
-// 16 bytes of float16 (32 of float32) and their elements are neighbours, and lines along the depth hold whole words of 8, so that a word is a
-// load or two; VECTOR_Y (1): how Y is stored (gemm_quads.glsl); HAS_C (1), ADDEND (0), the activation's id;
-// PARTIAL (0), as in gemm_tiled.
+// Constants: those of include/cooperative_tile.glsl, which multiplies; VECTOR_A, VECTOR_B (1), how the operand's elements are read, 8 at a
+// time: ACCESS_WORDS where its lines start on 16 bytes of float16 (32 of float32) and their elements are neighbours, and lines along the depth
+// hold whole words of 8, so that a word is a load or two; ACCESS_SHIFTED where elements of 16 bits are neighbours, wherever lines start: the
+// two words that 8 of them lie in; else ACCESS_ELEMENTS, one by one; VECTOR_Y (1): how Y is stored (gemm_quads.glsl); HAS_C (1), ADDEND (0),
+// the activation's id; PARTIAL (0), as in gemm_tiled.
 // Variant WHOLE: 1 where both operands have whole words, 0 where one of them may not. Variant ADDS: whether there is an addend beside C.
 // Grid: linear over matrices, splits and tiles, a matrix's tiles neighbours.
 //
-// Chosen where the device multiplies such matrices and the product fills tiles: on an H200 331 TFLOP/s at 4096^3 in float16. The matrices
-// of whole workgroups that VK_NV_cooperative_matrix2 has were tried in this kernel's place and reached 168.
+// Chosen where the device multiplies such matrices and the product fills tiles: on an H200 340 TFLOP/s at 4096^3 in float16, and 180 at
+// 4096 x 4100 of depth 4100, whose lines start anywhere (78 by one element at a time, 2026-11-29). The matrices of whole workgroups that VK_NV_cooperative_matrix2
+// has were tried in this kernel's place and reached 168.
 
 #pragma use_vulkan_memory_model
 
@@ -37,48 +39,78 @@ uint first_n;
 #define Raw uvec4
 uvec4 packed_a(Raw raw) { return raw; }
 uvec4 packed_b(Raw raw) { return raw; }
+#elif T_BYTES == 2
+struct Raw {
+    uvec4 low, high; // ACCESS_SHIFTED: the two words that 8 elements lie in, or one twice; ACCESS_WORDS: the word; else 8 numbers
+    uint before;     // ACCESS_SHIFTED: of the first word's elements, those before the first of the 8
+};
+uvec4 packed(Raw raw, uint access) {
+    if (access == ACCESS_WORDS) return raw.low;
+    if (access == ACCESS_ELEMENTS)
+        return uvec4(raw.low.xz | raw.low.yw << 16, raw.high.xz | raw.high.yw << 16);
+    const bool four = (raw.before & 4) != 0, two = (raw.before & 2) != 0, one = (raw.before & 1) != 0;
+    const uvec4 near = four ? uvec4(raw.low.zw, raw.high.xy) : raw.low;
+    const uvec2 far = four ? raw.high.zw : raw.high.xy;
+    const uvec4 word = two ? uvec4(near.yzw, far.x) : near;
+    const uint last = two ? far.y : far.x;
+    return one ? word >> 16 | uvec4(word.yzw, last) << 16 : word;
+}
+uvec4 packed_a(Raw raw) { return packed(raw, VECTOR_A); }
+uvec4 packed_b(Raw raw) { return packed(raw, VECTOR_B); }
 #else
 struct Raw { uint e[8]; };
-uvec4 packed(Raw raw, bool whole) {
+uvec4 packed_a(Raw raw) {
     uvec4 word;
     [[unroll]] for (uint i = 0; i < 4; ++i)
-#if T_BYTES == 2
-        word[i] = whole ? raw.e[i] : raw.e[2 * i] | raw.e[2 * i + 1] << 16;
-#else
         word[i] = packHalf2x16(vec2(uintBitsToFloat(raw.e[2 * i]), uintBitsToFloat(raw.e[2 * i + 1])));
-#endif
     return word;
 }
-uvec4 packed_a(Raw raw) { return packed(raw, VECTOR_A != 0); }
-uvec4 packed_b(Raw raw) { return packed(raw, VECTOR_B != 0); }
+uvec4 packed_b(Raw raw) { return packed_a(raw); }
 #endif
 
 // 8 elements: `valid` of them, the others zeros. In words where the operand's lines allow it, else one by one with `step` between them, those
 // from `most` on reading the one before.
 #if WHOLE && T_BYTES == 2
-#define EIGHT(name, elements, words, is_whole)                                                              \
+#define EIGHT(name, elements, words, access)                                                                \
     Raw name(uint first, uint step, uint most, uint valid) { return valid != 0 ? words[first / 8] : uvec4(0); }
-#else
-#if T_BYTES == 2
+#elif T_BYTES == 2
 #ifdef T_IS_BFLOAT16
 #define BITS(element) uint(element)
 #else
 #define BITS(element) uint(float16BitsToUint16(element))
 #endif
-#define WORD(words, first, i) words[first / 8][i]
-#else
-#define BITS(element) floatBitsToUint(element)
-#define WORD(words, first, i) words[first / 4 + i / 4][i % 4]
-#endif
-#define EIGHT(name, elements, words, is_whole)                                                              \
+// A shifted word of which not all counts, which is seldom, is put in its place at once.
+#define EIGHT(name, elements, words, access)                                                                \
     Raw name(uint first, uint step, uint most, uint valid) {                                                \
         Raw raw;                                                                                            \
-        if (is_whole != 0) {                                                                                \
-            [[unroll]] for (uint i = 0; i < 2 * T_BYTES; ++i) raw.e[i] = valid != 0 ? WORD(words, first, i) : 0; \
+        if (access == ACCESS_WORDS) {                                                                       \
+            raw.low = valid != 0 ? words[first / 8] : uvec4(0);                                             \
+        } else if (access == ACCESS_SHIFTED) {                                                              \
+            const uint at = valid != 0 ? first : 0;                                                         \
+            raw.low = words[at / 8];                                                                        \
+            raw.high = words[(at + min(most, max(valid, 1) - 1)) / 8];                                      \
+            raw.before = at % 8;                                                                            \
+            if (valid < 8) {                                                                                \
+                const uvec4 word = packed(raw, ACCESS_SHIFTED);                                             \
+                [[unroll]] for (uint i = 0; i < 4; ++i)                                                     \
+                    raw.low[i] = 2 * i + 1 < valid ? word[i] : 2 * i < valid ? word[i] & 0xFFFFu : 0;       \
+                raw.before = 0;                                                                             \
+            }                                                                                               \
         } else {                                                                                            \
-            [[unroll]] for (uint i = 0; i < 8; ++i)                                                         \
-                raw.e[i] = i < valid ? BITS(elements[first + min(i, most) * step]) : 0;                     \
+            [[unroll]] for (uint i = 0; i < 4; ++i) {                                                       \
+                raw.low[i] = i < valid ? BITS(elements[first + min(i, most) * step]) : 0;                   \
+                raw.high[i] = i + 4 < valid ? BITS(elements[first + min(i + 4, most) * step]) : 0;          \
+            }                                                                                               \
         }                                                                                                   \
+        return raw;                                                                                         \
+    }
+#else
+#define EIGHT(name, elements, words, access)                                                                \
+    Raw name(uint first, uint step, uint most, uint valid) {                                                \
+        Raw raw;                                                                                            \
+        [[unroll]] for (uint i = 0; i < 8; ++i)                                                             \
+            if (access == ACCESS_WORDS) raw.e[i] = valid != 0 ? words[first / 4 + i / 4][i % 4] : 0;        \
+            else raw.e[i] = i < valid ? floatBitsToUint(elements[first + min(i, most) * step]) : 0;         \
         return raw;                                                                                         \
     }
 #endif

@@ -196,6 +196,28 @@ def test_what_lies_past_the_edges_counts_nothing(device: dmlvk.Device, rule: str
     assert_close(run(device, a, b, rule), a.astype(np.float64) @ b)
 
 
+@pytest.mark.parametrize("pitches", [(0, 0), (3, 0), (0, 5), (1, 1), (4, 2)], ids=str)
+@pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)], ids=str)
+@pytest.mark.parametrize("sizes", [(16, 8, 9), (70, 45, 66), (130, 203, 197), (300, 517, 261)], ids=str)
+def test_lines_of_matrices_start_anywhere(
+    device: dmlvk.Device, sizes: tuple[int, int, int], transposed: tuple[bool, bool], pitches: tuple[int, int]
+) -> None:
+    """Behind each line there are so many numbers that are none."""
+    rows, depth, columns = sizes
+    factors = []
+    for lines, width, turned, pitch in zip((rows, depth), (depth, columns), transposed, pitches, strict=True):
+        wide = np.full((width, lines + pitch) if turned else (lines, width + pitch), np.nan, np.float16)
+        factor = wide[:, :lines].T if turned else wide[:, :width]
+        factor[...] = random(lines, width)
+        factors.append(factor)
+    a, b = factors
+    if "cooperative" not in possible_rules(describe(a, b), device.capabilities):
+        pytest.skip("the device has no cooperative matrices")
+    expected = a.astype(np.float64) @ b
+    found = run(device, a, b, "cooperative")
+    np.testing.assert_allclose(found, expected, rtol=2.0**-10, atol=2.0**-20 * depth**0.5)
+
+
 @pytest.mark.parametrize("rule", ["tiled", "split", "vector", "naive"])
 def test_infinities_and_nan_stay_in_their_rows(device: dmlvk.Device, rule: str) -> None:
     a, b = random(4, 70), random(70, 9)
@@ -251,16 +273,33 @@ def test_a_gate_is_of_every_rule(device: dmlvk.Device, rows: int, lies: str, gat
         assert (error <= 2.0**-21 * expected.magnitude).all(), (rule, (error / expected.magnitude).max())
 
 
-def test_tiles_of_matrices_keep_their_sums_in_registers(device: dmlvk.Device) -> None:
+OF_MATRICES = [
+    *[(512, 2048, 4096, True), (4096, 4096, 4096, False), (4096, 4096, 4096, True), (128, 768, 768, False)],
+    *[
+        (4096, 4100, 4100, False),
+        (2048, 4097, 1024, True),
+        (512, 768, 50257, False),
+        (197, 770, 770, False),
+        (16, 770, 770, True),
+    ],
+]
+"""Rows, depth and columns of products, and whether the second factor is transposed: in whole words and not."""
+
+
+@pytest.mark.parametrize("rows, depth, columns, transposed", OF_MATRICES)
+def test_tiles_of_matrices_keep_their_sums_in_registers(
+    device: dmlvk.Device, rows: int, depth: int, columns: int, transposed: bool
+) -> None:
     """A driver that tells says so; on an H200 sums in local memory take ten times as long. The upper half of its number is
     no size."""
     caps = device.capabilities
-    tensors = (TensorDesc(TensorDataType.FLOAT16, sizes) for sizes in ((512, 2048), (4096, 2048), (512, 4096)))
+    matrices = (rows, depth), (columns, depth) if transposed else (depth, columns), (rows, columns)
+    tensors = (TensorDesc(TensorDataType.FLOAT16, sizes) for sizes in matrices)
     fields = dict(zip(("a_tensor", "b_tensor", "output_tensor"), tensors, strict=True))
-    desc = dmlvk.Gemm(**fields, trans_b=TRANSPOSE)
+    desc = dmlvk.Gemm(**fields, trans_b=TRANSPOSE if transposed else NONE)
     if "executable_properties" not in caps.features or "cooperative" not in possible_rules(desc, caps):
         pytest.skip("the driver does not tell, or multiplies no matrices")
-    (dispatch,) = lower(desc, caps, force="cooperative").dispatches
+    dispatch = lower(desc, caps, force="cooperative").dispatches[0]
     assert isinstance(dispatch, Dispatch)
     told = [item for program in device.programs(dispatch) for item in program.statistics]
     local = [int(item.value) & 0xFFFFFFFF for item in told if item.name == "Local Memory Size"]

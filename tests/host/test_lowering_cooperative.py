@@ -10,8 +10,9 @@ import pytest
 from dmlvk.devices.capabilities import Capabilities, CooperativeMatrix
 from dmlvk.devices.model import H200
 from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix
-from dmlvk.kernels.common.cooperative_tile import CooperativeTile, cooperative_tile, parted_tile, whole_words
+from dmlvk.kernels.common.cooperative_tile import CooperativeTile, cooperative_tile, parted_tile, whole_words, word_access
 from dmlvk.kernels.common.plan import Dispatch, input_range
+from dmlvk.kernels.common.terms import WordAccess
 from dmlvk.kernels.lowering import explain, lower
 from dmlvk.spec import ops
 from dmlvk.spec.enums import TensorDataType
@@ -222,6 +223,48 @@ def test_words_are_whole_where_lines_start_on_them() -> None:
     assert not whole_words(FLOAT32, place, (0, 0, 64, 1), 3, 60, along_depth=False), "two loads: the second may be outside"
     assert not whole_words(FLOAT16, place, (0, 0, 64, 2), 3, 64, along_depth=True)
     assert not whole_words(FLOAT16, place._replace(offset=8), (0, 0, 64, 1), 3, 64, along_depth=True)
+
+
+@pytest.mark.parametrize(
+    ("data_type", "strides", "access"),
+    [
+        (FLOAT16, (0, 0, 64, 1), WordAccess.WORDS),
+        (FLOAT16, (0, 0, 61, 1), WordAccess.SHIFTED),
+        (FLOAT16, (0, 0, 64, 2), WordAccess.ELEMENTS),
+        (FLOAT32, (0, 0, 61, 1), WordAccess.ELEMENTS),
+        (TensorDataType.UINT16, (0, 0, 61, 1), WordAccess.SHIFTED),
+    ],
+)
+def test_neighbours_of_16_bits_are_read_as_the_words_that_they_lie_in(
+    data_type: TensorDataType, strides: tuple[int, ...], access: WordAccess
+) -> None:
+    assert word_access(data_type, input_range(0), strides, 3, 64, along_depth=True) is access
+
+
+@pytest.mark.parametrize(
+    ("columns", "depth", "tile", "ahead", "access"),
+    [
+        (4096, 4096, (128, 256, 48, 64, 64), 2, (1, 1)),
+        (4100, 4100, (128, 128, 64, 64, 32), 1, (2, 2)),
+        (768, 770, (32, 64, 64, 16, 32), 1, (2, 1)),
+    ],
+)
+def test_lines_that_start_anywhere_take_more_invocations(
+    columns: int, depth: int, tile: tuple[int, ...], ahead: int, access: tuple[int, int]
+) -> None:
+    """Twice the registers hold what is on its way; none is left for further tiles."""
+    (dispatch,) = lower(product(FLOAT16, 4096 if depth > 1000 else 197, columns, depth), GPU, force="cooperative").dispatches
+    assert isinstance(dispatch, Dispatch)
+    constants = dict(dispatch.kernel.constants)
+    assert tuple(constants[name] for name in ("TILE_M", "TILE_N", "TILE_K", "SUB_M", "SUB_N")) == tile
+    assert constants.get("AHEAD", 1) == ahead
+    assert (constants["VECTOR_A"], constants["VECTOR_B"]) == access
+    assert dict(dispatch.kernel.variant)["WHOLE"] == str(int(access == (1, 1)))
+
+
+def test_transposed_weights_in_large_tiles_are_loaded_in_two_steps() -> None:
+    assert parted_tile(4096, 4096, 4096, 1, GPU, b_along_depth=True)[0] == CooperativeTile(128, 128, 64, 64, 64, spread=2)
+    assert parted_tile(128, 4096, 4096, 1, GPU, b_along_depth=False)[0] == CooperativeTile(128, 128, 64, 64, 64)
 
 
 def test_long_sums_of_few_tiles_are_split() -> None:

@@ -227,6 +227,9 @@ def problems(scale: Scale) -> list[Problem]:
         _product(scale, FLOAT16, 4096, 4096, 4096, 0.6),
         _product(scale, FLOAT16, 8192, 8192, 8192, 0.6),
         _product(scale, FLOAT16, 1024, 1024, 1024, 0.7),
+        _product(scale, FLOAT16, 4093, 4093, 4093, 0.6),
+        _product(scale, FLOAT16, 512, 768, 50257, 0.9),
+        _product(scale, FLOAT16, 2048, 4097, 1024, 0.9, transposed=True),
     ]
     for data_type, target, small in ((FLOAT32, 0.92, 0.92), (FLOAT16, 0.6, 0.75)):
         for sizes in _WIDE:

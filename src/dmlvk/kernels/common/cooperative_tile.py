@@ -9,6 +9,7 @@ from typing import NamedTuple
 from dmlvk.devices.capabilities import Capabilities, CooperativeMatrix
 from dmlvk.kernels.common.plan import Range
 from dmlvk.kernels.common.shapes import WORD_BITS
+from dmlvk.kernels.common.terms import WordAccess
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.size import decided
 from dmlvk.spec.tensor import element_bits
@@ -143,6 +144,14 @@ _WIDEST_AHEAD = _WIDEST._replace(ahead=2)
 the way and with two, in three runs: 4096^3 404 to 415 and 396 to 404, 2048 x 14336 of depth 4096 717 to 724 and 711, 8192^3
 3,150 to 3,180 and 3,170. Tried with all of these tiles and not faster: two subgroups for each block, each half of a round's
 depth; one set of a step's matrices; a round's first matrices loaded before the last round's are multiplied, which spills."""
+_IN_MANY_REGISTERS = {
+    (128, 128): CooperativeTile(128, 128, 64, 64, 32),
+    (96, 128): CooperativeTile(96, 128, 64, 48, 32),
+}
+"""The tiles of so many rows and columns where what is on its way takes twice the registers, as two words do for each 8
+elements that lie in them: they have more invocations. H200 (driver 580, 2026-11-29), float16, us with blocks of 64 x 64 and
+of 64 x 32: 4096 x 4100 of depth 4100 1,396 and 767, 2048 x 1024 of depth 4097 258 and 99, 512 x 50257 of depth 768 265 and
+249."""
 _CPU_TILE = CooperativeTile(16, 32, 16, 8, 16)
 """Small, because a CPU's driver takes long to compile a large one's unrolled loops; no rule chooses it
 there."""
@@ -372,9 +381,11 @@ def _fastest_parts(
     return tuple(tile), parts
 
 
-def of_whole_words(tile: CooperativeTile) -> CooperativeTile:
-    """The tile that stands for another where both factors are 16 bits wide and read in whole words."""
-    return _WIDEST_AHEAD if tile == _WIDEST else tile
+def staged_tile(tile: CooperativeTile, *, whole_words: bool) -> CooperativeTile:
+    """The tile that stands for another where factors are 16 bits wide, by whether all of them are read in whole words."""
+    if whole_words:
+        return _WIDEST_AHEAD if tile == _WIDEST else tile
+    return _IN_MANY_REGISTERS.get((tile.rows, tile.columns), tile)
 
 
 def cooperative_constants(tile: CooperativeTile, matrix: CooperativeMatrix, caps: Capabilities) -> dict[str, int]:
@@ -407,3 +418,12 @@ def whole_words(
     starts = all(step % aligned == 0 for dimension, step in enumerate(strides) if dimension != inner)
     ends = size % WORD == 0 or (not along_depth and aligned == WORD)
     return strides[inner] == 1 and starts and place.offset % 16 == 0 and ends
+
+
+def word_access(
+    data_type: TensorDataType, place: Range, strides: tuple[int, ...], inner: int, size: int, *, along_depth: bool
+) -> WordAccess:
+    """How a factor is read whose elements are neighbours in dimension ``inner``, of so many."""
+    if whole_words(data_type, place, strides, inner, size, along_depth=along_depth):
+        return WordAccess.WORDS
+    return WordAccess.SHIFTED if strides[inner] == 1 and element_bits(data_type) == 16 else WordAccess.ELEMENTS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterable
 
 from dmlvk.kernels.common.shapes import group_lanes
@@ -53,6 +54,16 @@ COOPERATIVE_TILE = (
     ("B_ALONG_K", 0),
 )
 """Constants of a kernel that multiplies with ``glsl/include/cooperative_tile.glsl``."""
+
+
+class WordAccess(enum.IntEnum):
+    """How a kernel reads 8 neighbours of a factor: one by one, as a word, or as the two words that they lie in."""
+
+    ELEMENTS = 0
+    WORDS = 1
+    SHIFTED = 2
+
+
 COOPERATIVE_EXTENSIONS = (
     "GL_KHR_cooperative_matrix",
     "GL_KHR_memory_scope_semantics",

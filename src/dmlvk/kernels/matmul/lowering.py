@@ -11,7 +11,7 @@ from typing import NamedTuple
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.activation import Activation, fused
 from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix
-from dmlvk.kernels.common.cooperative_tile import cooperative_constants, of_whole_words, parted_tile, whole_words
+from dmlvk.kernels.common.cooperative_tile import cooperative_constants, parted_tile, staged_tile, word_access
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.gate import gate_launches
 from dmlvk.kernels.common.limitation import LOOP_ROUNDS, STORAGE_BINDING
@@ -19,6 +19,7 @@ from dmlvk.kernels.common.parts import chosen_plan, placed
 from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Source, aligned, input_range, output_range
 from dmlvk.kernels.common.registry import register, subgroup_features
 from dmlvk.kernels.common.shapes import check_rounds, linear_grid, most_invocations, power_of_two
+from dmlvk.kernels.common.terms import WordAccess
 from dmlvk.kernels.elementwise.lowering import scalar_words
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.matmul.manifest import DOUBLE_BLOCK, DOUBLE_DEPTH, DOUBLE_EDGE, Addend, OperandC
@@ -452,22 +453,24 @@ def cooperative(product: Product, caps: Capabilities) -> Plan:
     b = factor_access(product.data_type, product.b, product.b_strides, 3)
     sizes = product.rows, product.columns, product.depth, product.matrices
     merged = product.normalization is not None
-    tile, parts = parted_tile(*sizes, caps, b_along_depth=b.along_depth, merged=merged)
     words = [
-        whole_words(product.data_type, place, strides, inner, size, along_depth=access.along_depth)
+        word_access(product.data_type, place, strides, inner, size, along_depth=access.along_depth)
         for place, strides, access, inner, size in (
             (product.a, product.a_strides, a, *((3, product.depth) if a.along_depth else (2, product.rows))),
             (product.b, product.b_strides, b, *((2, product.depth) if b.along_depth else (3, product.columns))),
         )
     ]
-    if all(words) and product.data_type != TensorDataType.FLOAT32:
-        tile = of_whole_words(tile)
+    is_whole = all(access is WordAccess.WORDS for access in words)
+    is_narrow = product.data_type != TensorDataType.FLOAT32
+    tile, parts = parted_tile(*sizes, caps, b_along_depth=b.along_depth, merged=merged, patient=is_whole and is_narrow)
+    if is_narrow:
+        tile = staged_tile(tile, whole_words=is_whole)
     constants = {
         **cooperative_constants(tile, matrix, caps),
         "A_ALONG_K": int(a.along_depth),
         "B_ALONG_K": int(b.along_depth),
-        "VECTOR_A": int(words[0]),
-        "VECTOR_B": int(words[1]),
+        "VECTOR_A": words[0],
+        "VECTOR_B": words[1],
     }
     workgroups = tile.tiles(product.rows, product.columns) * product.matrices
     divided = split_sum(product, caps, -(-product.depth // tile.depth), parts)
@@ -479,7 +482,7 @@ def cooperative(product: Product, caps: Capabilities) -> Plan:
         workgroups,
         divided,
         may_add_nothing=True,
-        variant={"WHOLE": all(words)},
+        variant={"WHOLE": is_whole},
         subgroup_size=caps.subgroup_size,
     )
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 import enum
 
 from dmlvk.kernels.common.kernel import KernelSpec
-from dmlvk.kernels.common.terms import COOPERATIVE_EXTENSIONS, COOPERATIVE_TILE, FLOATS, PRODUCT_TILE, SUBGROUP_SUMS
+from dmlvk.kernels.common.terms import (
+    COOPERATIVE_EXTENSIONS,
+    COOPERATIVE_TILE,
+    FLOATS,
+    PRODUCT_TILE,
+    SUBGROUP_SUMS,
+    WordAccess,
+)
 from dmlvk.kernels.root_mean_square.manifest import AddendType
 from dmlvk.spec.gate import Gate
 
@@ -97,7 +104,7 @@ def _cooperative(name: str, types: tuple[str, tuple[str, ...]], adds: tuple[str,
             ("PARTIAL", 0),
         ),
         variants=(types, ("WHOLE", ("0", "1")), ("ADDS", adds)),
-        shared=GEMM_SHARED,
+        shared=(*GEMM_SHARED, ("ACCESS", WordAccess)),
         features=("storage16",),
         extensions=(*COOPERATIVE_EXTENSIONS, *extensions),
     )

@@ -96,7 +96,7 @@ def test_batches_agree_with_torch(device: dmlvk.Device, torch: ModuleType, rows:
 
 
 TILES = (
-    Tiles(ProductTile(8, 4, 16, 8), 8, 1, 1),  # large blocks; what lies along the depth is turned in registers
+    Tiles(ProductTile(8, 4, 12, 8), 8, 1, 1),  # large blocks; what lies along the depth is turned in registers
     Tiles(ProductTile(16, 2, 4, 4), 8, 1, 1),  # two invocations along the rows; fewer accesses of A than invocations
     Tiles(ProductTile(16, 8, 4, 4), 16, 1, 1),  # rounds one after the other, where those of the others overlap (STEADY)
     Tiles(ProductTile(8, 4, 4, 4), 4, 4, 1),  # slices that share the rounds evenly, and such whose last one has none
@@ -197,17 +197,17 @@ def test_what_lies_past_the_edges_counts_nothing(device: dmlvk.Device, rule: str
 
 
 @pytest.mark.parametrize("pitches", [(0, 0), (3, 0), (0, 5), (1, 1), (4, 2)], ids=str)
-@pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)], ids=str)
+@pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)], ids=str)
 @pytest.mark.parametrize("sizes", [(16, 8, 9), (70, 45, 66), (130, 203, 197), (300, 517, 261)], ids=str)
 def test_lines_of_matrices_start_anywhere(
-    device: dmlvk.Device, sizes: tuple[int, int, int], transposed: tuple[bool, bool], pitches: tuple[int, int]
+    device: dmlvk.Device, sizes: tuple[int, int, int], turned: tuple[bool, bool], pitches: tuple[int, int]
 ) -> None:
-    """Behind each line there are so many numbers that are none."""
+    """Behind each there are so many numbers that are none."""
     rows, depth, columns = sizes
     factors = []
-    for lines, width, turned, pitch in zip((rows, depth), (depth, columns), transposed, pitches, strict=True):
-        wide = np.full((width, lines + pitch) if turned else (lines, width + pitch), np.nan, np.float16)
-        factor = wide[:, :lines].T if turned else wide[:, :width]
+    for lines, width, is_turned, pitch in zip((rows, depth), (depth, columns), turned, pitches, strict=True):
+        wide = np.full((width, lines + pitch) if is_turned else (lines, width + pitch), np.nan, np.float16)
+        factor = wide[:, :lines].T if is_turned else wide[:, :width]
         factor[...] = random(lines, width)
         factors.append(factor)
     a, b = factors

@@ -262,6 +262,23 @@ def test_lines_that_start_anywhere_take_more_invocations(
     assert dict(dispatch.kernel.variant)["WHOLE"] == str(int(access == (1, 1)))
 
 
+@pytest.mark.parametrize(
+    ("rows", "depth", "columns", "rule"),
+    [
+        (1, 768, 50257, "cooperative"),
+        (4, 768, 50257, "cooperative"),
+        (1, 4097, 8193, "vector"),
+        (3, 4097, 8193, "cooperative"),
+        (4, 768, 50264, "vector"),
+        (4, 8, 50257, "vector"),
+    ],
+)
+def test_few_rows_of_columns_that_start_anywhere_are_matrices(rows: int, depth: int, columns: int, rule: str) -> None:
+    """Where there are several of them, or columns for all processors."""
+    assert chosen(product(FLOAT16, rows, columns, depth), GPU) == rule
+    assert chosen(product(FLOAT32, rows, columns, depth), GPU) == "vector"
+
+
 def test_transposed_weights_in_large_tiles_are_loaded_in_two_steps() -> None:
     assert parted_tile(4096, 4096, 4096, 1, GPU, b_along_depth=True)[0] == CooperativeTile(128, 128, 64, 64, 64, spread=2)
     assert parted_tile(128, 4096, 4096, 1, GPU, b_along_depth=False)[0] == CooperativeTile(128, 128, 64, 64, 64)

@@ -16,12 +16,15 @@ QUAD = 4
 """Columns, and terms of a sum, that an invocation of the schedule for vectors has at once."""
 GEMM_VECTOR_ROWS = 4
 """Most rows (or columns) of a product that the schedule for vectors takes: it keeps one sum a row in registers."""
+_MANY_COLUMNS = 256
+"""Columns for each processor of which as many tiles of matrices as it takes of few rows have all the depth each."""
 
 
 @dataclass(frozen=True)
 class GemmProblem:
     """A matrix product, as its rules see it: rows and columns of the output, terms of each sum, matrices, whether the
-    tensors are FLOAT16, whether a clip with a ScaleBias is fused, and whether the factors are BFLOAT16."""
+    tensors are FLOAT16, whether a clip with a ScaleBias is fused, whether the factors are BFLOAT16, and whether columns of
+    the second factor are neighbours of 16 bits in lines that start anywhere."""
 
     rows: int
     columns: int
@@ -30,6 +33,7 @@ class GemmProblem:
     is_half: bool = False
     scales_clip: bool = False
     is_bfloat16: bool = False
+    starts_anywhere: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,18 @@ def _cooperative(problem: GemmProblem, caps: Capabilities) -> bool:
     return not problem.scales_clip and cooperative_matrix(caps, factors, "float32") is not None
 
 
+def _matrices_pay(problem: GemmProblem, caps: Capabilities) -> bool:
+    return matrices_pay(caps, "float16") and problem.columns >= 16 and problem.depth >= 16
+
+
+def _vectors_pay(problem: GemmProblem, caps: Capabilities) -> bool:
+    """Whether few rows are read by themselves, and not by matrices, whose words may lie in two."""
+    if caps.is_cpu or not (problem.starts_anywhere and _matrices_pay(problem, caps) and _cooperative(problem, caps)):
+        return not caps.is_cpu
+    in_one_part = problem.columns * problem.batch >= _MANY_COLUMNS * caps.model.processors
+    return problem.rows <= 2 and not in_one_part
+
+
 def _parts_pay(problem: GemmProblem, caps: Capabilities, *, merged: bool = False) -> bool:
     """Whether parts of the sums side by side are faster, whichever way round the product is computed. ``merged``: another
     dispatch is there anyway, and adds them."""
@@ -101,14 +117,16 @@ def _rows(problem: GemmProblem, caps: Capabilities) -> bool:
 GEMM = (
     Rule(
         "vector",
-        when=lambda problem, caps: not caps.is_cpu,
+        when=_vectors_pay,
         possible=_few_rows,
         because="at most 4 rows or columns, on a GPU: bound by one read of the other operand; 1 and 4 rows by float32 "
-        "16384x16384 on an H200 in 243 and 245 us, 4.4 TB/s (transposed in 253 and 260); 8 rows take three times as long",
+        "16384x16384 on an H200 in 243 and 245 us, 4.4 TB/s (transposed in 253 and 260); 8 rows take three times as long. "
+        "Float16 columns in lines that start anywhere, us so and by matrices (H200, driver 580, 2026-11-29): 1 and 4 rows "
+        "by 768x50257 41 and 27, 61 and 27, 1 row by 1600x50257 78 and 50, by 4097x8193 23 and 30",
     ),
     Rule(
         "cooperative",
-        when=lambda problem, caps: matrices_pay(caps, "float16") and problem.columns >= 16 and problem.depth >= 16,
+        when=_matrices_pay,
         possible=_cooperative,
         because="float16 or bfloat16 factors, or float32 ones that may be rounded, on a device with such matrices: on an "
         "H200 331 TFLOP/s at 4096^3, where tiles have 46 in float32, and 155 at 1024^3; 16x16384 of depth 16384 at 4.2 TB/s",

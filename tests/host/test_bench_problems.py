@@ -124,7 +124,7 @@ def test_suites_and_words_choose_problems() -> None:
     assert suites.keys() == {"ops", "matmul", "conv"}
     assert {p.suite for p in all_problems(only="integer") if p.family == "integer"} == {"matmul", "conv"}
     assert {p.family for p in all_problems(only="softmax")} == {"softmax"}
-    assert [p.name for p in all_problems(only="depth 4093")] == ["GEMM depth 4093 FLOAT32 4093x4093"]
+    assert [p.name for p in all_problems(only="depth 4093 FLOAT32")] == ["GEMM depth 4093 FLOAT32 4093x4093"]
     assert all(p.suite == "conv" for p in all_problems(QUICK, suite="conv"))
 
 

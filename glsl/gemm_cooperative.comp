@@ -12,9 +12,9 @@
 // Variant WHOLE: 1 where both operands have whole words, 0 where one of them may not. Variant ADDS: whether there is an addend beside C.
 // Grid: linear over matrices, splits and tiles, a matrix's tiles neighbours.
 //
-// Chosen where the device multiplies such matrices and the product fills tiles: on an H200 340 TFLOP/s at 4096^3 in float16, and 180 at
-// 4096 x 4100 of depth 4100, whose lines start anywhere (78 by one element at a time, 2026-11-29). The matrices of whole workgroups that VK_NV_cooperative_matrix2
-// has were tried in this kernel's place and reached 168.
+// Chosen where the device multiplies such matrices and the product fills tiles: on an H200 (driver 580, 2026-11-29) 340 TFLOP/s at 4096^3 in
+// float16, and 180 at 4096 x 4100 of depth 4100, whose lines start anywhere, where one element at a time reached 78. The matrices of whole
+// workgroups that VK_NV_cooperative_matrix2 has were tried in this kernel's place and reached 168.
 
 #pragma use_vulkan_memory_model
 
@@ -69,7 +69,7 @@ uvec4 packed_b(Raw raw) { return packed_a(raw); }
 #endif
 
 // 8 elements: `valid` of them, the others zeros. In words where the operand's lines allow it, else one by one with `step` between them, those
-// from `most` on reading the one before.
+// from `most` on reading the one before. Bound ranges end with whole words of 16 bytes, so that one with an element in it may be read.
 #if WHOLE && T_BYTES == 2
 #define EIGHT(name, elements, words, access)                                                                \
     Raw name(uint first, uint step, uint most, uint valid) { return valid != 0 ? words[first / 8] : uvec4(0); }

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from crossed import crossed
 from numpy.typing import NDArray
 
 import dmlvk
@@ -101,30 +102,22 @@ class Made:
 
 
 BOTH = pytest.mark.parametrize("row", [NormalizedBlockGemm, NormalizedGemm])
-KINDS = pytest.mark.parametrize(
-    "kind",
-    ["32 16", "32 32 16", pytest.param("32 32", marks=pytest.mark.full), pytest.param("16 16", marks=pytest.mark.full)],
-)
+SHAPES = {
+    "lanes that span subgroups": (1, 2048, 37, Gate.NONE),
+    "rows": (3, 96, 200, Gate.NONE),
+    "a gate": (2, 288, 48, Gate.SILU),
+}
+"""Rows, depth, columns, and what becomes of them."""
+KINDS = "32 16", "32 32 16", "32 32", "16 16"
 
 
-@KINDS
-@BOTH
 @pytest.mark.parametrize(
-    ("rows", "depth", "columns", "gate"),
-    [(1, 2048, 37, Gate.NONE), (3, 96, 200, Gate.NONE), (2, 288, 48, Gate.SILU)],
-    ids=["lanes that span subgroups", "rows", "a gate"],
+    ("shape", "kind", "row"), crossed(SHAPES, KINDS, [NormalizedBlockGemm, NormalizedGemm], each_value_once=True)
 )
-def test_as_a_gpu_has_it(
-    device: dmlvk.Device,
-    row: Row,
-    rows: int,
-    depth: int,
-    columns: int,
-    gate: Gate,
-    kind: str,
-) -> None:
+def test_as_a_gpu_has_it(device: dmlvk.Device, shape: str, kind: str, row: Row) -> None:
     """One dispatch; the sum as a norm by itself rounds it, the product within what the rounding of its terms allows, and the
     same bits twice."""
+    rows, depth, columns, gate = SHAPES[shape]
     made = Made(row, rows, depth, columns, kind, gate)
     caps = gpu(device)
     found, total = made.run(device, caps, "joined")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from crossed import crossed
 from numpy.typing import NDArray
 
 import dmlvk
@@ -107,13 +108,10 @@ CASES: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("data_type", [F32, F16], ids=["32", "16"])
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_as_a_gpu_has_it(
-    device: dmlvk.Device, case: tuple[tuple[int, ...], dict[str, Any]], data_type: TensorDataType
-) -> None:
+@pytest.mark.parametrize(("case", "data_type"), crossed(CASES, [F32, F16]))
+def test_as_a_gpu_has_it(device: dmlvk.Device, case: str, data_type: TensorDataType) -> None:
     """Two dispatches; the same bits twice; and what is right within the roundings of the terms."""
-    sizes, more = case
+    sizes, more = CASES[case]
     made, caps = Made(data_type, sizes, **more), gpu(device)
     assert kernels(lower(made.desc, caps, force="merged")) == ["gemm_tiled", "gemm_merge_normalized"]
     found = made.run(device, caps, "merged")

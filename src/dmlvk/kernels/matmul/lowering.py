@@ -614,17 +614,19 @@ def _own_activation(desc: ops.Gemm | FormatGemm) -> OperatorDesc | None:
 def _problem(desc: ops.Gemm | FormatGemm | GemmGate) -> GemmProblem:
     product = _product(desc)
     sizes = product.rows, product.columns, product.depth, product.matrices
-    b = factor_access(product.data_type, product.b, product.b_strides, 3)
     return GemmProblem(
         *sizes,
         is_half=product.data_type is TensorDataType.FLOAT16,
         scales_clip=product.activation.id == OperatorType.ELEMENT_WISE_CLIP1,
         is_bfloat16=product.is_bfloat16,
-        starts_anywhere=not b.along_depth
-        and not b.vector
-        and product.b_strides[3] == 1
-        and element_bits(product.data_type) == 16,
+        starts_anywhere=element_bits(product.data_type) == 16 and _columns_start_anywhere(product),
     )
+
+
+def _columns_start_anywhere(product: Product) -> bool:
+    """Whether columns of the second factor are neighbours, and not whole quads of them."""
+    b = factor_access(product.data_type, product.b, product.b_strides, 3)
+    return not b.along_depth and not b.vector and product.b_strides[3] == 1
 
 
 def _schedule(

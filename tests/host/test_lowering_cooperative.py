@@ -10,7 +10,14 @@ import pytest
 from dmlvk.devices.capabilities import Capabilities, CooperativeMatrix
 from dmlvk.devices.model import H200
 from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix
-from dmlvk.kernels.common.cooperative_tile import CooperativeTile, cooperative_tile, parted_tile, whole_words, word_access
+from dmlvk.kernels.common.cooperative_tile import (
+    CooperativeTile,
+    cooperative_tile,
+    parted_tile,
+    staged_tile,
+    whole_words,
+    word_access,
+)
 from dmlvk.kernels.common.plan import Dispatch, input_range
 from dmlvk.kernels.common.terms import WordAccess
 from dmlvk.kernels.lowering import explain, lower
@@ -277,6 +284,24 @@ def test_few_rows_of_columns_that_start_anywhere_are_matrices(rows: int, depth: 
     """Where there are several of them, or columns for all processors."""
     assert chosen(product(FLOAT16, rows, columns, depth), GPU) == rule
     assert chosen(product(FLOAT32, rows, columns, depth), GPU) == "vector"
+
+
+@pytest.mark.parametrize(
+    ("tile", "subgroup", "most", "blocks"),
+    [
+        ((128, 128, 64, 64, 64), 32, 1024, (64, 32)),
+        ((96, 128, 64, 48, 64), 32, 1024, (48, 32)),
+        ((96, 128, 64, 48, 64), 64, 1024, (48, 64)),
+        ((128, 128, 64, 64, 64), 32, 255, (64, 64)),
+    ],
+)
+def test_more_invocations_are_those_that_a_device_has(
+    tile: tuple[int, int, int, int, int], subgroup: int, most: int, blocks: tuple[int, int]
+) -> None:
+    """And they share words evenly."""
+    caps = dataclasses.replace(GPU, subgroup_size=subgroup, workgroup_invocations=most)
+    found = staged_tile(CooperativeTile(*tile), caps, whole_words=False)
+    assert (found.block_rows, found.block_columns) == blocks
 
 
 def test_transposed_weights_in_large_tiles_are_loaded_in_two_steps() -> None:

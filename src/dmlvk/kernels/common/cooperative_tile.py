@@ -381,11 +381,13 @@ def _fastest_parts(
     return tuple(tile), parts
 
 
-def staged_tile(tile: CooperativeTile, *, whole_words: bool) -> CooperativeTile:
-    """The tile that stands for another where factors are 16 bits wide, by whether all of them are read in whole words."""
+def staged_tile(tile: CooperativeTile, caps: Capabilities, *, whole_words: bool) -> CooperativeTile:
+    """The tile that stands for another where factors are 16 bits wide, by whether all of them are read in whole words. The
+    tile itself where a device does not take the other."""
     if whole_words:
         return _WIDEST_AHEAD if tile == _WIDEST else tile
-    return _IN_MANY_REGISTERS.get((tile.rows, tile.columns), tile)
+    instead = _IN_MANY_REGISTERS.get((tile.rows, tile.columns), tile)
+    return instead if _fitting(caps, (instead,)) else tile
 
 
 def cooperative_constants(tile: CooperativeTile, matrix: CooperativeMatrix, caps: Capabilities) -> dict[str, int]:

@@ -464,7 +464,7 @@ def cooperative(product: Product, caps: Capabilities) -> Plan:
     is_narrow = product.data_type != TensorDataType.FLOAT32
     tile, parts = parted_tile(*sizes, caps, b_along_depth=b.along_depth, merged=merged, patient=is_whole and is_narrow)
     if is_narrow:
-        tile = staged_tile(tile, whole_words=is_whole)
+        tile = staged_tile(tile, caps, whole_words=is_whole)
     constants = {
         **cooperative_constants(tile, matrix, caps),
         "A_ALONG_K": int(a.along_depth),

@@ -17,7 +17,7 @@ QUAD = 4
 GEMM_VECTOR_ROWS = 4
 """Most rows (or columns) of a product that the schedule for vectors takes: it keeps one sum a row in registers."""
 _MANY_COLUMNS = 256
-"""Columns for each processor of which as many tiles of matrices as it takes of few rows have all the depth each."""
+"""Columns for each processor with which it has four tiles of few rows, as many as it takes, each of the whole depth."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def _matrices_pay(problem: GemmProblem, caps: Capabilities) -> bool:
 
 
 def _vectors_pay(problem: GemmProblem, caps: Capabilities) -> bool:
-    """Whether few rows are read by themselves, and not by matrices, whose words may lie in two."""
+    """Whether few rows are faster without matrices, which read columns in words, wherever they start."""
     if caps.is_cpu or not (problem.starts_anywhere and _matrices_pay(problem, caps) and _cooperative(problem, caps)):
         return not caps.is_cpu
     in_one_part = problem.columns * problem.batch >= _MANY_COLUMNS * caps.model.processors

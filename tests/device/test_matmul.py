@@ -202,7 +202,7 @@ def test_what_lies_past_the_edges_counts_nothing(device: dmlvk.Device, rule: str
 def test_lines_of_matrices_start_anywhere(
     device: dmlvk.Device, sizes: tuple[int, int, int], turned: tuple[bool, bool], pitches: tuple[int, int]
 ) -> None:
-    """Behind each there are so many numbers that are none."""
+    """Behind each there are so many NaN. What is stored may be a ULP of float16 off."""
     rows, depth, columns = sizes
     factors = []
     for lines, width, is_turned, pitch in zip((rows, depth), (depth, columns), turned, pitches, strict=True):

@@ -141,9 +141,10 @@ two, in four runs each: 2048 x 14336 of depth 4096 749 to 769 and 728 to 739, 40
 65.5 and 65.5. With the other factor 435 and 444 at 4096^3."""
 _WIDEST_AHEAD = _WIDEST._replace(ahead=2)
 """For factors of 16 bits in whole words; others have no registers for it. H200 (driver 580, 2026-11-29), us with one tile on
-the way and with two, in three runs: 4096^3 404 to 415 and 396 to 404, 2048 x 14336 of depth 4096 717 to 724 and 711, 8192^3
-3,150 to 3,180 and 3,170. Tried with all of these tiles and not faster: two subgroups for each block, each half of a round's
-depth; one set of a step's matrices; a round's first matrices loaded before the last round's are multiplied, which spills."""
+the way and with two, in four runs: 4096^3 404 to 415 and 396 to 404, 2048 x 14336 of depth 4096 711 to 724 and 702 to 712,
+8192^3 3,146 to 3,181 and 3,126 to 3,173. Tried with all of these tiles and not faster: two subgroups for each block, each
+half of a round's depth; one set of a step's matrices; a round's first matrices loaded before the last round's are
+multiplied, which spills."""
 _IN_MANY_REGISTERS = {
     (128, 128): CooperativeTile(128, 128, 64, 64, 32),
     (96, 128): CooperativeTile(96, 128, 64, 48, 32),

@@ -18,7 +18,9 @@ import dmlvk
 from dmlvk import ConvolutionDirection, ConvolutionMode, TensorDataType, TensorDesc, TensorFlags, eager
 from dmlvk.devices.model import H200
 from dmlvk.directml.ready_operator import ReadyOperator
+from dmlvk.kernels.common.plan import Dispatch
 from dmlvk.kernels.convolution import cooperative as convolution_cooperative
+from dmlvk.kernels.convolution import lowering as convolution
 from dmlvk.kernels.convolution import rules as convolution_rules
 from dmlvk.kernels.convolution import tiles as convolution_tiles
 from dmlvk.kernels.convolution import winograd as convolution_winograd
@@ -196,6 +198,38 @@ def test_owned_weights_and_contiguous_channels(device: dmlvk.Device, name: str, 
     for rule in set(possible_rules(problem.desc, device.capabilities)) - {"direct", "naive"}:
         outcome = check_problem(device, entry, dataclasses.replace(variation, rule=rule), problem)
         assert outcome.passed, (str(outcome.variation), outcome.detail)
+
+
+@pytest.mark.parametrize("name", ["strided and padded", "dilated, in groups", "volume"])
+def test_several_pixels_of_an_invocation_are_the_same_bits(
+    device: dmlvk.Device, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some pixels are behind the last."""
+    if not device.capabilities.is_cpu:
+        pytest.skip("only an invocation on a CPU has several")
+    x_sizes, w_sizes, attributes = FORWARD[name]
+    x, w = random(*x_sizes), random(*w_sizes)
+    desc = dmlvk.Convolution(
+        input_tensor=TensorDesc(TensorDataType.FLOAT32, x_sizes),
+        filter_tensor=TensorDesc(TensorDataType.FLOAT32, w_sizes),
+        **operator_attributes(len(x_sizes) - 2, attributes),
+    )
+    desc = desc.replace(output_tensor=TensorDesc(TensorDataType.FLOAT32, desc.inferred_output_sizes()[0]))
+    buffers = [device.create_buffer(array.nbytes) for array in (x, w)]
+    for buffer, array in zip(buffers, (x, w), strict=True):
+        buffer.write(array)
+    output = device.create_buffer(desc.tensor("output_tensor").total_tensor_size_in_bytes)
+    found = []
+    for least in (convolution._CPU_WORK, 0):
+        monkeypatch.setattr(convolution, "_CPU_WORK", least)
+        operator = ReadyOperator(device, desc, "direct")
+        (launch,) = operator.compiled.plan.dispatches
+        assert isinstance(launch, Dispatch) and dict(launch.kernel.constants)["PIXELS"] == (4 if least == 0 else 1)
+        commands = device.create_command_list()
+        operator.record(commands, [*map(BufferBinding, buffers), None], [BufferBinding(output)])
+        commands.submit()
+        found.append(output.read())
+    np.testing.assert_array_equal(*found)
 
 
 def test_winograd_in_several_parts(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,12 @@ _RUN = 4
 """Outputs along W that an invocation of the depthwise kernel computes."""
 _CHANNELS = 8
 """Output channels that an invocation of the direct kernel computes, where subgroups are no smaller."""
+_FEW_CHANNELS = 4
+"""Those where a group has no more. H200 (driver 580, 2026-11-29), float32, us so and with 8: 3x3 over 128x512x512 to 3 519
+and 559, over 32x1024x1024 to 3 349 and 497, over 16x224x224 to 3 23.4 and 27.5."""
+_CPU_PIXELS, _CPU_WORK = 4, 1 << 26
+"""Pixels of an invocation on a processor, and the multiply-adds from which on they pay for their longer code. lavapipe (Mesa
+22.3, two cores), seconds of the three networks of examples/ocr.py so and with one pixel: 17.5 and 22.4."""
 
 
 def _problem(desc: ops.Convolution) -> ConvolutionProblem:
@@ -82,15 +88,17 @@ def _direct(desc: ops.Convolution, geometry: Geometry, problem: ConvolutionProbl
     check_rounds(2 * problem.group_channels * problem.taps, caps, desc.dml_name)
     filters = as_it_is(geometry)
     local = 32 if caps.is_cpu else 64
-    channels = min(_CHANNELS, caps.least_subgroup)
+    channels = min(_CHANNELS if problem.group_outputs > _FEW_CHANNELS else _FEW_CHANNELS, caps.least_subgroup)
     blocks = -(-problem.group_outputs // channels)
-    x, y, _ = linear_grid(-(-problem.pixels // local), caps)
+    work = problem.pixels * problem.groups * problem.group_outputs * problem.group_channels * problem.taps
+    pixels = _CPU_PIXELS if caps.is_cpu and work >= _CPU_WORK else 1
+    x, y, _ = linear_grid(-(-problem.pixels // (local * pixels)), caps)
     return filters.plan(
         dispatch_of(
             "convolution_direct",
             desc,
             filters,
-            {"LOCAL_SIZE_X": local, "CHANNELS": channels},
+            {"LOCAL_SIZE_X": local, "CHANNELS": channels, "PIXELS": pixels},
             (x, y, problem.groups * blocks),
             pixels=problem.pixels,
             group_blocks=blocks,

@@ -110,6 +110,7 @@ ROWS: tuple[KernelSpec, ...] = (
             ("HAS_ADDEND", 0),
             ("HAS_DIVISOR", 1),
             ("CHANNELS", 8),
+            ("PIXELS", 1),
         ),
         variants=(("T", FLOATS),),
         extensions=("GL_KHR_shader_subgroup_shuffle",),

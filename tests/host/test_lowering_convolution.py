@@ -361,6 +361,29 @@ def test_lines_need_one_group_and_pay_for_enough_outputs() -> None:
     assert "lines" in possible_rules(few, KNOWN) and chosen(few, KNOWN) != "lines"
 
 
+@pytest.mark.parametrize(
+    ("x", "w", "layout", "rule"),
+    [
+        ((1, 128, 512, 512), (3, 128, 3, 3), "NCHW", "cooperative"),
+        ((2, 320, 64, 64), (4, 320, 3, 3), "NCHW", "cooperative"),
+        ((4, 256, 80, 80), (12, 256, 3, 3), "NCHW", "cooperative"),
+        ((8, 64, 128, 128), (1, 64, 1, 1), "NCHW", "naive"),  # the copy to contiguous channels takes longer than the rest
+        ((8, 64, 128, 128), (1, 64, 1, 1), "NHWC", "cooperative"),
+        ((1, 8, 224, 224), (3, 8, 3, 3), "NHWC", "direct"),
+    ],
+)
+def test_few_outputs_are_matrices_where_these_are_faster(
+    x: tuple[int, ...], w: tuple[int, ...], layout: str, rule: str
+) -> None:
+    pads = dict.fromkeys(("start_padding", "end_padding"), (w[2] // 2,) * 2)
+    desc = half(convolution(x, w, **pads))
+    desc = desc.replace(input_tensor=TensorDesc(TensorDataType.FLOAT16, x, calculate_strides(layout, x)))
+    assert chosen(desc, KNOWN) == rule
+    if rule == "cooperative":
+        launch = next(launch for launch in lower(desc, KNOWN).dispatches if launch.name == "convolution_cooperative")
+        assert isinstance(launch, Dispatch) and dict(launch.kernel.constants)["TILE_N"] == 16
+
+
 def test_cooperative_positions_have_15_bits() -> None:
     """The last position of a window and its taps, of a convolution of 32,766 pixels a row."""
     for width, fits in ((2**15 - 2, True), (2**15 - 1, False)):

@@ -239,6 +239,8 @@ def problems(scale: Scale) -> list[Problem]:
         (_Layer(512, 512, 28), 32, 0.9),
         (_Layer(256, 256, 56, 3, 2), 32, 1.0),
         (RESNET_50[0], 32, 1.0),
+        (_Layer(320, 4, 64, 3), 2, 1.0),
+        (_Layer(128, 3, 512, 3), 1, 1.0),
     ):
         found.append(_problem(scale, layer, batch, FLOAT16, target=target))
     for batch in (1, 32):

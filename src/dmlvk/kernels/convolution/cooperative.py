@@ -68,12 +68,25 @@ class Image(NamedTuple):
     launch: Launch
 
 
+def _image_sizes(desc: ops.Convolution, geometry: Geometry) -> tuple[int, ...]:
+    return (geometry.output_sizes[0], desc.group_count * geometry.group_channels, *geometry.input_sizes)
+
+
+def is_channels_last(desc: ops.Convolution, geometry: Geometry) -> bool:
+    """Whether the input's channels are contiguous and every position starts on a word of 8."""
+    strides = geometry.input_strides
+    return strides[1] == 1 and all(
+        size == 1 or axis == 1 or step % WORD == 0
+        for axis, (size, step) in enumerate(zip(_image_sizes(desc, geometry), strides, strict=True))
+    )
+
+
 def channels_last_image(desc: ops.Convolution, geometry: Geometry, caps: Capabilities, start: int = 0) -> Image | None:
     """The image that is made of the input in temporary memory, ``start`` bytes behind its beginning; None where the input is
     one itself."""
-    sizes = (geometry.output_sizes[0], desc.group_count * geometry.group_channels, *geometry.input_sizes)
-    if _whole_words(sizes, geometry.input_strides):
+    if is_channels_last(desc, geometry):
         return None
+    sizes = _image_sizes(desc, geometry)
     _, channels, _, height, width = sizes
     strides = (math.prod(sizes[1:]), 1, height * width * channels, width * channels, channels)
     place = Range(Source.TEMPORARY, 0, start, aligned(2 * math.prod(sizes)))
@@ -217,10 +230,3 @@ def products(
         quads=y_mode != OutputMode.ELEMENTS,
     )
     return filters.plan(*before, dispatch, merge, temporary_bytes=aligned(taken) + partial_bytes)
-
-
-def _whole_words(sizes: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Whether channels are contiguous and every position starts on a word of 8."""
-    return strides[1] == 1 and all(
-        size == 1 or axis == 1 or step % WORD == 0 for axis, (size, step) in enumerate(zip(sizes, strides, strict=True))
-    )

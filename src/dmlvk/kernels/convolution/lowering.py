@@ -13,7 +13,13 @@ from dmlvk.kernels.common.plan import Dispatch, Launch, Plan, Range, Source, ali
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.rule import choose
 from dmlvk.kernels.common.shapes import check_rounds, linear_grid
-from dmlvk.kernels.convolution.cooperative import channels_last_image, cooperative, cooperative_fits, turned_output
+from dmlvk.kernels.convolution.cooperative import (
+    channels_last_image,
+    cooperative,
+    cooperative_fits,
+    is_channels_last,
+    turned_output,
+)
 from dmlvk.kernels.convolution.geometry import Geometry, as_it_is, dispatch_of, divided_phases, geometry_of
 from dmlvk.kernels.convolution.lanes import depthwise_lanes, lane_registers
 from dmlvk.kernels.convolution.lines import line_terms, lines, lines_bytes, lines_fit
@@ -62,6 +68,7 @@ def _problem_of(desc: ops.Convolution, geometry: Geometry) -> ConvolutionProblem
         adds=adds,
         lane_registers=None if adds else lane_registers(desc, geometry),
         cooperative=cooperative_fits(desc, geometry),
+        channels_last=cooperative_fits(desc, geometry) and is_channels_last(desc, geometry),
         planes=planes_fit(desc, geometry),
         line_depth=math.prod(geometry.window[:2]) * line_terms(geometry) if lines_fit(desc, geometry) else 0,
         lines_bytes=lines_bytes(geometry),

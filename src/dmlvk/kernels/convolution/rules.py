@@ -36,6 +36,7 @@ class ConvolutionProblem:
         adds: Whether a tensor is added to the outputs.
         lane_registers: The registers of an invocation of the depthwise lanes; None where they do not fit the problem.
         cooperative: Whether it is float16 that the cooperative kernel takes, if no positions are divided.
+        channels_last: Whether that kernel reads the input where it is, else it has a copy made.
         planes: Whether it is float16 with a window of one tap over planes.
         line_depth: The terms of all lines of a window, each in whole words, where a cooperative kernel may have such lines,
             else 0.
@@ -60,6 +61,7 @@ class ConvolutionProblem:
     adds: bool
     lane_registers: int | None
     cooperative: bool
+    channels_last: bool
     planes: bool
     line_depth: int
     lines_bytes: int
@@ -146,6 +148,8 @@ _SURELY = 0.75
 _TERM_LATENCIES = 4 / 15
 """A term of the direct kernel's sums where little else runs, in latencies. H200: 20 us for 144 terms, 37 for 288, 231 for
 2048."""
+_MATRIX_EDGE = 16
+"""Channels and outputs of a group with which matrices pay in any case."""
 _MATRIX_SPEED = 0.5
 """Share of the rate of matrices that convolutions by them reach, as measured on an H200."""
 _LINES_BANDWIDTH = 0.5
@@ -282,8 +286,30 @@ def _cooperative(problem: ConvolutionProblem, caps: Capabilities) -> bool:
 
 
 def _cooperative_pays(problem: ConvolutionProblem, caps: Capabilities) -> bool:
-    enough = min(problem.group_channels, problem.group_outputs) >= 16 and problem.pixels >= 32
+    enough = min(problem.group_channels, problem.group_outputs) >= _MATRIX_EDGE and problem.pixels >= 32
     return enough and matrices_pay(caps, "float16")
+
+
+def _few_outputs_pay(problem: ConvolutionProblem, caps: Capabilities) -> bool:
+    """Whether matrices are faster though most of their columns are none of the outputs'."""
+    few = problem.group_outputs < _MATRIX_EDGE <= problem.group_channels
+    return few and matrices_pay(caps, "float16") and bool(decided(_few_outputs_are_faster, caps, _fields(problem)))
+
+
+@functools.lru_cache(maxsize=1024)
+def _few_outputs_are_faster(caps: Capabilities, fields: tuple[Any, ...]) -> bool:
+    problem = ConvolutionProblem(*fields)
+    model = caps.model
+    depth = problem.group_channels * problem.taps
+    found = matrix_choice(problem.pixels, problem.group_outputs, depth, problem.groups, caps)
+    if found is None:
+        return False
+    image = 4 * problem.pixels * problem.groups * problem.group_channels  # read and written, as large as the output
+    copied = 0.0 if problem.channels_last else model.dispatch_microseconds + image / model.bytes_per_microsecond
+    others = [untiled_microseconds(problem, model), tile_choice(problem, caps, split=False).microseconds]
+    if _split(problem, caps):
+        others.append(tile_choice(problem, caps, split=True).microseconds)
+    return found.microseconds + copied < min(others)
 
 
 def _planes(problem: ConvolutionProblem, caps: Capabilities) -> bool:
@@ -421,11 +447,14 @@ CONVOLUTION = (
     ),
     Rule(
         "cooperative",
-        when=_cooperative_pays,
+        when=lambda problem, caps: _cooperative_pays(problem, caps) or _few_outputs_pay(problem, caps),
         possible=_cooperative,
         because="float16 with whole words of channels, on a device with cooperative matrices; an input whose channels are "
-        "not contiguous is copied first. H200, 3x3 on 32x256x56x56 with contiguous channels in 375 us, 315 TFLOP/s, else in "
-        "452, with tiles 3390; 3x3x3 on 2x64x16x32x32 in 62 and 69, with tiles 202",
+        "not contiguous is copied first. H200, 3x3 on 32x256x56x56 with contiguous channels in 375 us, 315 TFLOP/s, else "
+        "in 452, with tiles 3390; 3x3x3 on 2x64x16x32x32 in 62 and 69, with tiles 202. Of few outputs (driver 580, "
+        "2026-11-29), us so and by the best other rule: 3x3 over 128x512x512 to 3 135 and 519 (PyTorch 172), over "
+        "2x320x64x64 to 4 17 and 59 (PyTorch 58), over 64x256x256 to 3 23 and 86, over 512x64x64 to 8 15 and 48, over "
+        "4x256x80x80 to 12 33 and 138",
     ),
     Rule(
         "winograd",

@@ -209,6 +209,7 @@ ROWS: tuple[KernelSpec, ...] = (
         ),
         constants=(
             *(("LOCAL_SIZE_X", 128), ("HAS_PAST", 0), ("HAS_BIAS", 0), ("LENGTHS", 0), ("APPEND", 0), ("QUADS", 0)),
+            ("EACH", 1),
             *_TURN_CONSTANTS,
         ),
         shared=(("LENGTHS", PastLengths), ("TURN", Turn)),

@@ -29,6 +29,7 @@ from dmlvk.kernels.normalization.rules import (
     MeanVarianceProblem,
 )
 from dmlvk.kernels.normalization.shares import (
+    MOST_CHUNKS,
     column_chunks,
     column_invocations,
     column_shares,
@@ -251,8 +252,25 @@ def _column_split(desc: _Normalization, problem: MeanVarianceProblem, caps: Capa
     return Plan(stages, temporary_bytes=partials.nbytes)
 
 
+_SPLIT_WORKGROUP = 128
+_CHUNK_BYTES, _LONG_ROW_CHUNKS = 1 << 15, 512
+"""The bytes of a chunk of a long row of words, and the most chunks of one. H200 (driver 580, 2026-11-29), us so, and with
+256 invocations in place of 128 and no more than 256 chunks: 32 rows of 2^22 FLOAT32 383 and 392, of FLOAT16 204 and 213; one
+of 2^23 31.4 and 31.8, 16.5 and 17.0; 192 of 50176 32.6 and 32.9, 19.4 and 20.5; 300 of 100000 92 and 93, 51 and 54; one of
+2^21 12.1 and 11.8, 9.9 and 10.1. Rows of single elements took as long so, or longer."""
+_NUMBERS = 64
+"""Those that an invocation has of a tile of such a row."""
+
+
+def _chunks(problem: MeanVarianceProblem, caps: Capabilities) -> tuple[dict[str, int], int, int]:
+    if caps.is_cpu or problem.unit_elements == 1:
+        return row_chunks(problem, caps, 2 * loads_in_flight(problem, caps))
+    most = min(max(WORD_BITS // 8 * problem.row_units // _CHUNK_BYTES, MOST_CHUNKS), _LONG_ROW_CHUNKS)
+    return row_chunks(problem, caps, _NUMBERS // problem.unit_elements, workgroup=_SPLIT_WORKGROUP, most_chunks=most)
+
+
 def _split(desc: _Normalization, problem: MeanVarianceProblem, caps: Capabilities) -> Plan:
-    constants, tiles, chunks = row_chunks(problem, caps, 2 * loads_in_flight(problem, caps))
+    constants, tiles, chunks = _chunks(problem, caps)
     partials = Range(Source.TEMPORARY, 0, 0, problem.rows * chunks * _PARTIAL_BYTES)
 
     def dispatch(apply: int) -> Dispatch:

@@ -14,7 +14,7 @@ from dmlvk.kernels.common.shapes import most_invocations, power_of_two
 from dmlvk.kernels.normalization.rules import lanes_side_by_side
 from dmlvk.spec.tensor import TensorDesc, element_bits
 
-_MOST_CHUNKS = 256
+MOST_CHUNKS = 256
 """Chunks of a split row: every chunk's workgroup reads what all of them have left."""
 _WORKGROUP = 256
 """The invocations of a workgroup that share a split row, or several rows where there are many."""
@@ -100,18 +100,27 @@ def row_shares(problem: UnitRows, caps: Capabilities, loads: int, most_units: in
     return constants, -(-problem.rows // (invocations // lanes))
 
 
-def row_chunks(problem: UnitRows, caps: Capabilities, most_units: int) -> tuple[dict[str, int], int, int]:
+def row_chunks(
+    problem: UnitRows,
+    caps: Capabilities,
+    most_units: int,
+    *,
+    workgroup: int = _WORKGROUP,
+    most_chunks: int = MOST_CHUNKS,
+) -> tuple[dict[str, int], int, int]:
     """Constants of a kernel whose workgroups have chunks of rows; the tiles of a chunk, and the chunks of a row.
 
     Args:
         problem: The rows.
         caps: The device.
         most_units: Units of a tile that a lane has at most.
+        workgroup: Invocations of a workgroup, at most.
+        most_chunks: Chunks of a row, at most.
     """
-    invocations = min(most_invocations(caps), _WORKGROUP, max(power_of_two(problem.row_units), 64))
+    invocations = min(most_invocations(caps), workgroup, max(power_of_two(problem.row_units), 64))
     units = min(most_units, -(-problem.row_units // invocations))
     tile = invocations * units
-    tiles = -(-problem.row_units // (tile * _MOST_CHUNKS))
+    tiles = -(-problem.row_units // (tile * most_chunks))
     return {"LOCAL_SIZE_X": invocations, "UNITS": units}, tiles, -(-problem.row_units // (tile * tiles))
 
 

@@ -6,9 +6,11 @@
 //
 // Variant NORMALIZED: a is what include/normalized_row.glsl makes of A, whose squares are added up beside the products; the workgroup of the
 // first columns writes the sum. There is one matrix then, in one part.
+// Variant STAGED: more rows, whose terms pass through shared memory: each invocation would otherwise have those of all rows in registers.
+// Blocks of B go from memory to registers, each asked for as soon as the one before it in its place is multiplied.
 //
 // Bindings: A, B, C, Addend, Y; see include/gemm.glsl. Where the columns, not the rows, are few, the host swaps the operands.
-// Constants: ROWS (1), all rows of A; LOCAL_SIZE_X invocations, LANES (32, at least 2) of which share four columns and split
+// Constants: ROWS (1), all rows of A, with a gate no more than 4, else 8; LOCAL_SIZE_X invocations, LANES (32, at least 2) of which share four columns and split
 // their depth. ALONG_K (1): neighbouring invocations read neighbours along the depth (its stride in B is the smaller one),
 // else neighbouring columns. LANES_NEAR (32): lanes along the depth that a subgroup surely has together, a power of two as LANES is.
 // UNROLL (2) blocks of B are in flight at a time, with a gate half as many of both; VECTOR_A (1): A's rows are read four depths at
@@ -42,6 +44,14 @@ const uint NORMALIZED_ROWS = ROWS;
 #include "normalized_row.glsl"
 float squares[ROWS];
 bool writes_sum;
+#endif
+
+#ifdef STAGED
+const uint ROW_QUADS = DEEP * LANES; // of a row, in a turn of the loop
+const uint STAGED_QUADS = ROWS * ROW_QUADS;
+const uint STAGED_EACH = (STAGED_QUADS + LOCAL_SIZE_X - 1) / LOCAL_SIZE_X;
+shared vec4 staged_rows[2 * STAGED_QUADS];
+vec4 on_their_way[STAGED_EACH];
 #endif
 
 layout(set = 0, binding = BINDING_Y, std430) writeonly buffer Partials { vec4 partials[]; };
@@ -96,6 +106,11 @@ vec4 inside_block(uint n, uint k, uint i) {
     return mix(vec4(0), load_block(n, k, i), ALONG_K != 0 ? inside(k) : bvec4(k + i < p.depth));
 }
 
+// The blocks of round u of those that are loaded together, of depths from k on.
+#define LOAD_BLOCKS(u, k) \
+    [[unroll]] for (uint h = 0; h < HALVES; ++h) \
+        [[unroll]] for (uint i = 0; i < 4; ++i) blocks[u * HALVES + h][i] = load_block(n + h * p.columns, k, i);
+
 void multiply_block(uint sum, vec4 values, vec4 block[4]) {
     if (ALONG_K != 0) {
         [[unroll]] for (uint i = 0; i < 4; ++i)
@@ -105,11 +120,58 @@ void multiply_block(uint sum, vec4 values, vec4 block[4]) {
     }
 }
 
+#ifdef STAGED
+// Asks for the depths of all rows that a turn of the loop multiplies, from k on.
+void fetch_rows(uint k) {
+    [[unroll]] for (uint e = 0; e < STAGED_EACH; ++e) {
+        const uint at = min(e * LOCAL_SIZE_X + workgroup_invocation(), STAGED_QUADS - 1);
+        on_their_way[e] = fetch_row(at / ROW_QUADS, min(k + at % ROW_QUADS * 4, (p.depth - 1) / 4 * 4));
+    }
+}
+
+void stage_rows(uint turn) {
+    [[unroll]] for (uint e = 0; e < STAGED_EACH; ++e) {
+        const uint at = e * LOCAL_SIZE_X + workgroup_invocation();
+        if (at < STAGED_QUADS) staged_rows[turn * STAGED_QUADS + at] = on_their_way[e];
+    }
+}
+#endif
+
 // Where the partial sums of a row and columns n .. n + 3 go.
 void store_partial(uint matrix, uint split, uint row, uint n, vec4 sum) {
     const uint line = (split * p.matrices + matrix) * ROWS + row;
     if (n < p.columns) partials[BYTE_OFFSET_Y / 16 + line * (p.partial_pitch / 4) + n / 4] = sum;
 }
+
+// Adds sums `first` and the next one, `low` and `high` of this invocation, over all lanes, and stores what they make.
+void reduce(uint outer, uint inner, uint matrix, uint split, uint first_n, uint first, vec4 low, vec4 high) {
+    const uint invocation = workgroup_invocation();
+    if (first > 0) barrier();
+    lane_sums[invocation] = low;
+    lane_sums[LOCAL_SIZE_X + invocation] = high;
+    barrier();
+    // The first invocations add: one sum of four columns each, or with a gate two.
+    const uint own = invocation / COLUMNS;
+    if (own >= 2 / HALVES || first + own >= SUMS) return;
+    const uint at = first_n + invocation % COLUMNS * 4;
+    vec4 found[HALVES];
+    [[unroll]] for (uint h = 0; h < HALVES; ++h) {
+        found[h] = vec4(0);
+        const uint start = (own + h) * LOCAL_SIZE_X + invocation % COLUMNS;
+        for (uint i = 0; i < LANES; ++i) found[h] += lane_sums[start + i * COLUMNS];
+#ifdef NORMALIZED
+        found[h] *= row_factor((first + own) / HALVES);
+#endif
+    }
+    const uint row = (first + own) / HALVES;
+    if (GATE != GATE_NONE) store_gated(outer, inner, row, at, found[0], found[HALVES - 1]);
+    else if (PARTIAL == 0) store_quad(outer, inner, row, at, found[0]);
+    else store_partial(matrix, split, row, at, found[0]);
+}
+// With constant places: in a loop over the sums they leave the registers where there are more than a few, unrolled here or not. H200 (driver
+// 580, 2026-11-29), us so and with such a loop: 4 rows by 768 x 768 6.4 and 8.3, by 4096 x 14336 60.5 and 62.1.
+#define REDUCE(first) \
+    if (first < SUMS) reduce(outer, inner, matrix, split, first_n, first, sums[min(first, SUMS - 1)], sums[min(first + 1, SUMS - 1)]);
 
 void main() {
     const uint invocation = workgroup_invocation();
@@ -137,11 +199,33 @@ void main() {
     const uint end = min((split + 1) * p.split_rounds, (p.depth + step - 1) / step);
     const uint whole = min(end, p.depth / step);
     uint round = split * p.split_rounds;
+#ifdef STAGED
+    vec4 blocks[DEEP * HALVES][4];
+    if (round + DEEP <= whole) {
+        fetch_rows(round * step);
+        [[unroll]] for (uint u = 0; u < DEEP; ++u) LOAD_BLOCKS(u, (round + u) * step + lane * 4)
+        stage_rows(0);
+        barrier();
+    }
+    uint turn = 0;
+    for (; round + DEEP <= whole; round += DEEP) {
+        const uint next = min(round + DEEP, whole - DEEP); // the last time the same again, which nobody uses
+        fetch_rows(next * step);
+        [[unroll]] for (uint u = 0; u < DEEP; ++u) {
+            [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+                const vec4 values = staged_rows[turn * STAGED_QUADS + r * ROW_QUADS + u * LANES + lane];
+                [[unroll]] for (uint h = 0; h < HALVES; ++h) multiply_block(r * HALVES + h, values, blocks[u * HALVES + h]);
+            }
+            LOAD_BLOCKS(u, (next + u) * step + lane * 4)
+        }
+        turn ^= 1;
+        stage_rows(turn);
+        barrier();
+    }
+#else
     for (; round + DEEP <= whole; round += DEEP) {
         vec4 blocks[DEEP * HALVES][4];
-        [[unroll]] for (uint u = 0; u < DEEP * HALVES; ++u)
-            [[unroll]] for (uint i = 0; i < 4; ++i)
-                blocks[u][i] = load_block(n + u % HALVES * p.columns, (round + u / HALVES) * step + lane * 4, i);
+        [[unroll]] for (uint u = 0; u < DEEP; ++u) LOAD_BLOCKS(u, (round + u) * step + lane * 4)
         Fetched fetched[DEEP][ROWS]; // before the first of them is used, and with it something written
         [[unroll]] for (uint u = 0; u < DEEP; ++u)
             [[unroll]] for (uint r = 0; r < ROWS; ++r) fetched[u][r] = fetch_row(r, (round + u) * step + lane * 4);
@@ -151,6 +235,7 @@ void main() {
                 [[unroll]] for (uint h = 0; h < HALVES; ++h) multiply_block(r * HALVES + h, values, blocks[u * HALVES + h]);
             }
     }
+#endif
     for (; round < end; ++round) {
         const uint k = round * step + lane * 4;
         if (k < p.depth) {
@@ -193,28 +278,5 @@ void main() {
         return;
     }
 
-    // (With one loop over the rows, the sums left the registers: half the speed with four rows on an H200.)
-    [[unroll]] for (uint first = 0; first < SUMS; first += 2) {
-        if (first > 0) barrier();
-        [[unroll]] for (uint s = first; s < min(first + 2, SUMS); ++s)
-            lane_sums[(s - first) * LOCAL_SIZE_X + lane * COLUMNS + column] = sums[s];
-        barrier();
-        // The first invocations add: one sum of four columns each, or with a gate two.
-        const uint own = first + invocation / COLUMNS;
-        if (invocation < 2 / HALVES * COLUMNS && own < SUMS) {
-            const uint at = first_n + invocation % COLUMNS * 4;
-            vec4 found[HALVES];
-            [[unroll]] for (uint h = 0; h < HALVES; ++h) {
-                found[h] = vec4(0);
-                const uint slot = (own - first + h) * LOCAL_SIZE_X + invocation % COLUMNS;
-                for (uint i = 0; i < LANES; ++i) found[h] += lane_sums[slot + i * COLUMNS];
-#ifdef NORMALIZED
-                found[h] *= row_factor(own / HALVES);
-#endif
-            }
-            if (GATE != GATE_NONE) store_gated(outer, inner, first / HALVES, at, found[0], found[HALVES - 1]);
-            else if (PARTIAL == 0) store_quad(outer, inner, own, at, found[0]);
-            else store_partial(matrix, split, own, at, found[0]);
-        }
-    }
+    REDUCE(0) REDUCE(2) REDUCE(4) REDUCE(6)
 }

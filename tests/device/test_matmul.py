@@ -144,6 +144,42 @@ def test_long_sums_of_few_rows_meet_in_temporary_memory(device: dmlvk.Device, ro
     assert_close(run(device, a, given, "vector", trans_b=MatrixTransform(int(transposed))), a.astype(np.float64) @ b)
 
 
+STAGED_SHAPES = (
+    matmul._StagedShape(2, 8, 2, 1),  # two blocks on their way, lanes for more than one subgroup
+    matmul._StagedShape(4, 4, 1, 3),  # parts, the last one shorter
+)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "dtype"),
+    [
+        ((8, 129, 36), np.float32),  # depths behind the last turn
+        ((5, 64, 70), np.float32),  # whole turns; a last quad of columns with two
+        ((300, 77, 6), np.float32),  # few columns
+        ((7, 140, 36), np.float16),
+    ],
+)
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("shape", STAGED_SHAPES)
+def test_rows_pass_through_shared_memory(
+    device: dmlvk.Device,
+    monkeypatch: pytest.MonkeyPatch,
+    sizes: tuple[int, int, int],
+    dtype: type[np.floating],
+    transposed: bool,
+    shape: Any,
+) -> None:
+    """Behind what is multiplied there are NaN."""
+    rows, depth, columns = sizes
+    monkeypatch.setattr(matmul, "_staged_shape", lambda *_: shape)
+    a = np.full((2, rows, depth + 3), np.nan, dtype)[..., :depth]
+    wide = np.full((2, columns, depth + 4) if transposed else (2, depth, columns + 4), np.nan, dtype)
+    b = wide[..., :depth].transpose(0, 2, 1) if transposed else wide[..., :columns]
+    a[...], b[...] = random(2, rows, depth), random(2, depth, columns)
+    found, expected = run(device, a, b, "staged"), a.astype(np.float64) @ b
+    np.testing.assert_allclose(found, expected, rtol=0, atol=(4e-6 if dtype == np.float32 else 1e-3) * abs(expected).max())
+
+
 def test_sums_too_long_for_a_cpus_other_kernels(device: dmlvk.Device) -> None:
     a, b = random(3, 140_000), random(140_000, 5)
     # Half a unit in the last place of what the magnitudes of all terms add up to.
@@ -187,7 +223,7 @@ def test_an_addend_is_added_by_every_rule(device: dmlvk.Device, rows: int, alpha
             np.testing.assert_array_equal(found[1], expected, err_msg=rule)
 
 
-@pytest.mark.parametrize("rule", ["tiled", "split", "vector", "naive"])
+@pytest.mark.parametrize("rule", ["tiled", "split", "vector", "staged", "naive"])
 def test_what_lies_past_the_edges_counts_nothing(device: dmlvk.Device, rule: str) -> None:
     """Rows are padded by infinities, which an access of four elements reads, too: none of them may reach a sum."""
     wide_a, wide_b = np.full((3, 60), np.inf, np.float32), np.full((45, 60), np.nan, np.float32)
@@ -218,7 +254,7 @@ def test_lines_of_matrices_start_anywhere(
     np.testing.assert_allclose(found, expected, rtol=2.0**-10, atol=2.0**-20 * depth**0.5)
 
 
-@pytest.mark.parametrize("rule", ["tiled", "split", "vector", "naive"])
+@pytest.mark.parametrize("rule", ["tiled", "split", "vector", "staged", "naive"])
 def test_infinities_and_nan_stay_in_their_rows(device: dmlvk.Device, rule: str) -> None:
     a, b = random(4, 70), random(70, 9)
     a[1, 69], a[2, 3], b[40, 4] = np.inf, np.nan, -np.inf

@@ -50,6 +50,9 @@ def launched(desc: ops.Gemm, rule: str, caps: Capabilities = GPU) -> list[tuple[
     [
         ((1, 1280), (1280, 4), "vector", "rows"),
         ((700, 64), (64, 3), "vector", "rows"),
+        ((5, 256), (256, 700), "staged", "rows"),
+        ((700, 4096), (4096, 8), "staged", "rows"),
+        ((8, 255), (255, 700), "tiled", "rows"),
         ((64, 32), (32, 48), "tiled", "rows"),
         ((128, 8192), (8192, 128), "split", "rows"),
         ((16, 8192), (8192, 16384), "split", "rows"),
@@ -67,6 +70,34 @@ def test_few_columns_swap_the_operands() -> None:
     assert constants["ROWS"] == 3
     ((dispatch, _),) = launched(gemm((3, 64), (64, 700)), "vector")
     assert dispatch.bindings[:2] == (input_range(0), input_range(1))
+
+
+@pytest.mark.parametrize(
+    ("depth", "columns", "shape", "parts"),
+    [
+        (768, 768, (8, 32), 1),  # a workgroup for each processor, and a sum too short for parts
+        (3072, 768, (8, 32), 4),
+        (4096, 14336, (16, 16), 1),
+        (14336, 4096, (16, 16), 4),  # with 32 lanes half of the workgroups that there is room for, with long sums
+        (16384, 32768, (32, 8), 1),
+    ],
+)
+def test_staged_rows_have_one_wave_of_workgroups(depth: int, columns: int, shape: tuple[int, int], parts: int) -> None:
+    caps = dataclasses.replace(GPU, storage_buffer_bytes=2**31)
+    for rows in (5, 8):
+        (dispatch, constants), *merging = launched(gemm((rows, depth), (depth, columns)), "staged", caps)
+        assert (constants["LOCAL_SIZE_X"] // constants["LANES"], constants["LANES"]) == shape
+        assert dispatch.grid[0] == -(-columns // (4 * shape[0])) * parts
+        assert len(merging) == (parts > 1)
+
+
+@pytest.mark.parametrize("caps", [LEAST, GPU, dataclasses.replace(GPU, workgroup_invocations=128)])
+def test_staged_rows_fit_shared_memory(caps: Capabilities) -> None:
+    for desc in (gemm((8, 1024), (1024, 512)), gemm((8, 1024), (512, 1024), trans_b=MatrixTransform.TRANSPOSE)):
+        _, constants = launched(desc, "staged", caps)[0]
+        lanes, local = constants["LANES"], constants["LOCAL_SIZE_X"]
+        assert 16 * (2 * 8 * lanes * constants["UNROLL"] + 2 * local) <= caps.shared_memory_bytes
+        assert local <= caps.workgroup_invocations
 
 
 @pytest.mark.parametrize(("transform", "along_k"), [(MatrixTransform.NONE, 0), (MatrixTransform.TRANSPOSE, 1)])
@@ -229,7 +260,7 @@ def test_a_fused_softmax_over_another_axis_is_refused() -> None:
 
 def test_a_cpu_avoids_loops_that_its_driver_would_cut_short_and_refuses_where_it_cannot() -> None:
     desc = gemm((4, 70000), (70000, 4))
-    assert possible_rules(desc, CPU) == ["vector", "split", "tiled"]
+    assert possible_rules(desc, CPU) == ["vector", "staged", "split", "tiled"]
     with pytest.raises(UnsupportedError, match="65535 rounds"):
         lower(gemm((4, 2**19), (2**19, 4)), CPU)
 

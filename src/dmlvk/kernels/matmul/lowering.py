@@ -28,6 +28,7 @@ from dmlvk.kernels.matmul.rules import (
     GEMM_DOUBLE,
     GEMM_GATE,
     GEMM_NORMALIZATION,
+    GEMM_STAGED_ROWS,
     GEMM_VECTOR_ROWS,
     NORMALIZED_GEMM,
     QUAD,
@@ -562,6 +563,71 @@ def _vector_cover(product: Product, caps: Capabilities, gate: Gate, least: int =
     return _VectorCover(constants, workgroups, -(-product.depth // (QUAD * shape.lanes)))
 
 
+class _StagedShape(NamedTuple):
+    """The cover of columns by a workgroup of the staged schedule: quads of them, the lanes that share the depth of each, the
+    blocks that each lane has on its way, and the parts of the depth."""
+
+    columns: int
+    lanes: int
+    unroll: int
+    parts: int
+
+    def shared_bytes(self, rows: int) -> int:
+        """Shared memory for two turns' terms of so many rows, and for two sums of each invocation."""
+        return 16 * (2 * rows * self.unroll * self.lanes + 2 * self.lanes * self.columns)
+
+
+_STAGED_INVOCATIONS = 256
+_STAGED_BLOCKS = 2
+_STAGED_LANES = ((32, 1), (16, 2), (8, 2))
+"""The lanes of a column, and the workgroups that a processor takes of those at a time: with 32 lanes they need more
+registers."""
+_FEWEST_TURNS, _MOST_TURNS = 3, 8
+"""The fewest turns of its loop that a workgroup should have, and those from which on a sum is split."""
+
+
+def _staged_shape(product: Product, caps: Capabilities) -> _StagedShape:
+    """As many lanes as leave one wave of workgroups; parts of long sums where that is far from full."""
+    if caps.is_cpu:
+        return _StagedShape(4, 4, 1, 1)
+    quads, invocations = -(-product.columns // QUAD), min(_STAGED_INVOCATIONS, most_invocations(caps))
+    found = _StagedShape(invocations // _STAGED_LANES[-1][0], _STAGED_LANES[-1][0], _STAGED_BLOCKS, 1)
+    for lanes, resident in _STAGED_LANES:
+        shape = found._replace(columns=invocations // lanes, lanes=lanes)
+        workgroups, full = -(-quads // shape.columns) * product.matrices, caps.model.workgroups(resident)
+        if workgroups > full or shape.shared_bytes(product.rows) > caps.shared_memory_bytes:
+            continue
+        turns = product.depth // (QUAD * lanes * _STAGED_BLOCKS)
+        parts = max(min(full // workgroups, turns // _FEWEST_TURNS), 1) if turns >= _MOST_TURNS else 1
+        if resident > 1 or turns <= _MOST_TURNS * parts:
+            return shape._replace(parts=parts)
+    return found
+
+
+def staged(product: Product, caps: Capabilities) -> Plan:
+    """A few more rows, or columns after swapping the operands, whose terms pass through shared memory."""
+    product = (product.transposed() if product.rows > GEMM_STAGED_ROWS else product).trimmed()
+    a = factor_access(product.data_type, product.a, product.a_strides, 2)
+    b = factor_access(product.data_type, product.b, product.b_strides, 3)
+    shape = _staged_shape(product, caps)
+    constants = {
+        "LOCAL_SIZE_X": shape.lanes * shape.columns,
+        "ROWS": product.rows,
+        "LANES": shape.lanes,
+        "LANES_NEAR": min(32, caps.least_subgroup),
+        "ALONG_K": int(b.along_depth),
+        "UNROLL": shape.unroll,
+        "VECTOR_A": int(a.vector and a.along_depth),
+        "VECTOR_B": int(b.vector),
+    }
+    quads = -(-product.columns // QUAD)
+    workgroups = -(-quads // shape.columns) * product.matrices
+    divided = split_sum(product, caps, -(-product.depth // (QUAD * shape.lanes)), shape.parts)
+    return parts_and_merge(
+        "gemm_vector_staged", product, caps, constants, workgroups, divided, tiles=False, variant={"STAGED": 1}
+    )
+
+
 def _strides(tensor: TensorDesc, transform: MatrixTransform = MatrixTransform.NONE) -> Strides:
     outer, inner, row, column = (0,) * (4 - tensor.dimension_count) + tensor.effective_strides
     return (outer, inner, column, row) if transform == MatrixTransform.TRANSPOSE else (outer, inner, row, column)
@@ -654,6 +720,7 @@ register(
     schedules={
         "vector": _schedule(vector, QUAD),
         "cooperative": _schedule(cooperative),
+        "staged": _schedule(staged, QUAD),
         "split": _schedule(split, CPU_TILES.depth),
         "tiled": _schedule(tiled, CPU_TILES.depth),
         "rows": _schedule(rows),

@@ -192,6 +192,16 @@ ROWS: tuple[KernelSpec, ...] = (
         extensions=SUBGROUP_SUMS,
     ),
     KernelSpec(
+        "gemm_vector_staged",
+        "gemm_vector.comp",
+        buffers=GEMM_BUFFERS,
+        params=(*GEMM_PARAMS, *SPLIT_PARAMS, "uint split_rounds"),
+        constants=_VECTOR_CONSTANTS,
+        variants=(_TYPES, ("STAGED", ("1",))),
+        shared=(*GEMM_SHARED, ("GATE", Gate)),
+        extensions=SUBGROUP_SUMS,
+    ),
+    KernelSpec(
         "gemm_vector_normalized",
         "gemm_vector.comp",
         buffers=(*GEMM_BUFFERS, "norm_addend", "norm_scale", "sum:w"),  # see glsl/include/normalized_row.glsl

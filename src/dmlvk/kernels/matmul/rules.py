@@ -16,6 +16,13 @@ QUAD = 4
 """Columns, and terms of a sum, that an invocation of the schedule for vectors has at once."""
 GEMM_VECTOR_ROWS = 4
 """Most rows (or columns) of a product that the schedule for vectors takes: it keeps one sum a row in registers."""
+GEMM_STAGED_ROWS = 8
+"""Most rows (or columns) of a product that the staged schedule takes: with more, sums leave the registers, or these leave
+room for too few workgroups. H200 (driver 580, 2026-11-29), 16 rows by 16384x16384: 334 us at best, in tiles 296; two teams
+of invocations with 8 rows each, which read the same lines, 367, and with 5 of 10 rows 277."""
+_STAGED_DEPTH = 256
+"""The fewest terms of a sum with which it is faster than tiles: of 256 4.4 us and 6.1, of 128, 32 matrices, 17.7 and
+15.5."""
 _MANY_COLUMNS = 256
 """Columns for each processor with which it has four tiles of few rows, as many as it takes, each of the whole depth."""
 
@@ -75,6 +82,10 @@ def _few_rows(problem: GemmProblem, caps: Capabilities) -> bool:
     return min(problem.rows, problem.columns) <= GEMM_VECTOR_ROWS and caps.features >= SUBGROUPS
 
 
+def _staged_rows(problem: GemmProblem, caps: Capabilities) -> bool:
+    return min(problem.rows, problem.columns) <= GEMM_STAGED_ROWS and caps.features >= SUBGROUPS
+
+
 def _splittable(problem: GemmProblem, caps: Capabilities) -> bool:
     orders = (problem.rows, problem.columns), (problem.columns, problem.rows)
     fits = all(2 * partial_bytes(problem.batch, *order) <= caps.storage_buffer_bytes for order in orders)
@@ -130,6 +141,16 @@ GEMM = (
         possible=_cooperative,
         because="float16 or bfloat16 factors, or float32 ones that may be rounded, on a device with such matrices: on an "
         "H200 340 TFLOP/s at 4096^3, where tiles have 46 in float32, and 155 at 1024^3; 16x16384 of depth 16384 at 4.2 TB/s",
+    ),
+    Rule(
+        "staged",
+        when=lambda problem, caps: not caps.is_cpu and problem.depth >= _STAGED_DEPTH,
+        possible=_staged_rows,
+        because="at most 8 rows or columns, on a GPU, where matrices do not pay: the other operand is read once, as by "
+        "the rule vector, and rows pass through shared memory. H200 (driver 580, 2026-11-29), float32, us so and by "
+        "tiles: 8 rows by 16384x16384 256 and 294, transposed 259 and 379, by 4096x14336 62 and 73, 62 and 102, by "
+        "768x3072 7.9 and 11.4, 8.3 and 11.8, by 768x768 6.4 and 8.6, by 768x50257 52 and 68; 5 rows by 11008x4096 48 and "
+        "55, 52 and 76",
     ),
     Rule(
         "split",

@@ -16,6 +16,7 @@ import dmlvk
 from dmlvk import MultiheadAttentionMaskType as MaskType
 from dmlvk import TensorDataType, TensorDesc, eager
 from dmlvk.directml.ready_operator import ReadyOperator
+from dmlvk.kernels.attention import lowering as attention_lowering
 from dmlvk.kernels.attention import tiles
 from dmlvk.kernels.attention.rules import ATTENTION_SHAPES
 from dmlvk.kernels.attention.tiles import ATTENTION_BLOCKS, AttentionBlock
@@ -489,6 +490,52 @@ def test_scores_that_rise_from_tile_to_tile(device: dmlvk.Device, rule: str, add
         q[:, :, 0], k[:, :, 0] = 1.0, rise
         found, expected = of_words(device, rule, q, k, v, 1.0)
     np.testing.assert_allclose(found, expected, rtol=0, atol=2e-3 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("rows", [7, 100])
+def test_products_in_blocks_of_queries(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    """Of 23 queries, which are no whole number of blocks of 7: with a bias, of one head of keys for two of queries, and in
+    float16 where there are matrices."""
+    monkeypatch.setattr(attention_lowering, "_SCORES_BYTES", 4 * 2 * 40 * rows)
+    monkeypatch.setattr(attention_lowering, "_LEAST_BLOCK", 1)
+    q, k, v, added = random(1, 23, 2 * 24), random(1, 40, 24, seed=1), random(1, 40, 24, seed=2), random(1, 2, 23, 40)
+    scores = np.einsum("qhd,kd->hqk", q.reshape(23, 2, 24).astype(np.float64), k[0]) * 0.2 + added[0]
+    weights = np.exp(scores - scores.max(axis=2, keepdims=True))
+    expected = np.einsum("hqk,kd->qhd", weights / weights.sum(axis=2, keepdims=True), v[0]).reshape(1, 23, 48)
+    tensors = [TensorDesc(TensorDataType.FLOAT32, x.shape) for x in (q, k, v, added)]
+    desc = dmlvk.MultiheadAttention1(
+        query_tensor=tensors[0],
+        key_tensor=tensors[1],
+        value_tensor=tensors[2],
+        relative_position_bias_tensor=tensors[3],
+        output_tensor=tensors[0],
+        scale=0.2,
+        query_head_count=2,
+        key_value_head_count=1,
+    )
+    buffers = [device.create_buffer(x.nbytes) for x in (q, k, v, added)]
+    for buffer, x in zip(buffers, (q, k, v, added), strict=True):
+        buffer.write(x)
+    left = iter(buffers)
+    slots = [None if slot.tensor is None else BufferBinding(next(left)) for slot in desc.input_slots()]
+    output = device.create_buffer(q.nbytes)
+    operator = ReadyOperator(device, desc, "products")
+    assert len(operator.compiled.plan.dispatches) == 3 * (4 if rows == 7 else 1)
+    commands = device.create_command_list()
+    operator.record(commands, slots, [BufferBinding(output), None, None])
+    commands.submit()
+    np.testing.assert_allclose(output.read().view(np.float32).reshape(expected.shape), expected, rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("keys", [64, 131])
+def test_products_of_wide_heads_in_float16(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch, keys: int) -> None:
+    """Scores are float32: of float16 ones up to 40 a weight would be 2 % off."""
+    q, k, v = 2 * random(2, 50, 264), 2 * random(2, keys, 264, seed=1), random(2, keys, 264, seed=2)
+    monkeypatch.setattr(attention_lowering, "_LEAST_BLOCK", 1)
+    for block in (1 << 28, 4 * 2 * keys * 17):
+        monkeypatch.setattr(attention_lowering, "_SCORES_BYTES", block)
+        found, expected = of_words(device, "products", q, k, v, 264**-0.5)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-3 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("rule", OF_MATRICES)

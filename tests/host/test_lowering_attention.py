@@ -128,7 +128,7 @@ def chosen(desc: dmlvk.MultiheadAttention1, caps: Capabilities) -> str:
         ("whole workgroups", MANY | {"size": 64, "heads": (3, 3)}, "workgroup"),
         ("whole workgroups", MANY | {"size": 208}, "workgroup"),
         ("whole workgroups", MANY | {"size": 256}, "workgroup"),
-        ("whole workgroups", MANY | {"size": 272}, "tiles"),
+        ("whole workgroups", MANY | {"size": 272}, "products"),
         ("whole workgroups", MANY | {"size": 72}, "reductions"),
         ("whole workgroups", MANY | {"queries": 128}, "workgroup"),
         ("whole workgroups", MANY | {"queries": 127}, "reductions"),
@@ -140,7 +140,11 @@ def chosen(desc: dmlvk.MultiheadAttention1, caps: Capabilities) -> str:
         ("whole workgroups", MANY | {"scale": 1e-20}, "reductions"),
         ("whole workgroups", MANY | {"data_type": FLOAT32}, "blocks"),
         ("whole workgroups", MANY | {"data_type": FLOAT32, "size": 128}, "blocks"),
-        ("whole workgroups", MANY | {"data_type": FLOAT32, "size": 136}, "tiles"),
+        ("whole workgroups", MANY | {"data_type": FLOAT32, "size": 136}, "products"),
+        ("whole workgroups", MANY | {"data_type": FLOAT32, "size": 136, "queries": 63}, "tiles"),
+        ("whole workgroups", MANY | {"size": 272, "relative": True}, "tiles"),
+        ("plain", MANY | {"size": 272}, "tiles"),
+        ("plain", MANY | {"data_type": FLOAT32, "size": 136}, "products"),
         ("reductions", MANY, "reductions"),
     ],
 )
@@ -286,7 +290,7 @@ def test_tiles_of_parts_are_filled(rows: int, tile: int) -> None:
         (20, 4096, 4096, 64, "tiles"),
         (40, 1024, 1024, 64, "tiles"),
         (96, 197, 197, 128, "tiles"),
-        (32, 2048, 2048, 136, "tiles"),
+        (32, 2048, 2048, 136, "products"),
     ],
 )
 def test_blocks_are_chosen_where_they_were_faster(heads: int, queries: int, keys: int, size: int, rule: str) -> None:
@@ -409,7 +413,7 @@ def test_wide_heads_have_no_matrices() -> None:
 @pytest.mark.parametrize("scale", [-1e38, 3e38, float("inf"), float("nan")])
 def test_scores_that_may_be_infinite_in_powers_of_2_have_no_matrices(scale: float) -> None:
     found = set(possible_rules(attention().replace(scale=scale), DEVICES["reductions"]))
-    assert found == {"split", "blocks", "tiles", "naive"}
+    assert found == {"products", "split", "blocks", "tiles", "naive"}
 
 
 def test_parts_are_of_more_than_a_tile_of_keys() -> None:
@@ -421,7 +425,24 @@ def test_matrices_are_left_alone_where_they_do_not_fit() -> None:
     without = Capabilities(features=PLAIN.features | _COOPERATIVE, shared_memory_bytes=49152, workgroup_invocations=1024)
     small = cooperative(32, 16, 16384)
     for caps in (without, small):
-        assert set(possible_rules(attention(size=128), caps)) - {"blocks"} == {"split", "tiles", "naive"}
+        found = set(possible_rules(attention(size=128), caps)) - {"blocks", "products"}
+        assert found == {"split", "tiles", "naive"}
+        assert ("products" in possible_rules(attention(size=128), caps)) == bool(caps.cooperative_matrices)
+
+
+def test_products_of_many_scores_come_in_blocks() -> None:
+    """One head of 16384 rows has 2^28 scores: 1 GiB in FLOAT32, of which a quarter is there at a time."""
+    caps = choices.DEVICES["h200"]
+    for data_type, launches in ((FLOAT16, 4), (FLOAT32, 3)):
+        desc = attention(data_type, heads=(1, 1), queries=16384, keys=16384, size=512)
+        plan = lower(desc, caps, force="products")
+        assert len(plan.dispatches) >= 4 * launches
+        assert plan.temporary_bytes < 3 * 2**28
+    long = attention(heads=(1, 1), queries=128, keys=2**15 + 1, size=512)
+    assert "products" not in possible_rules(long, caps)  # whose weights are too small for float16
+    assert "products" in possible_rules(
+        long.replace(**dict.fromkeys(("key_tensor", "value_tensor"), TensorDesc(FLOAT16, (1, 2**15, 512)))), caps
+    )
 
 
 def test_a_head_of_keys_serves_all_its_queries_at_once() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -21,18 +21,21 @@ from dmlvk.kernels.attention.rules import (
     workgroup_shape,
 )
 from dmlvk.kernels.attention.tiles import BLOCK_DEPTH, attention_block, fastest_tile
+from dmlvk.kernels.common.activation import fused
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.limitation import LOOP_ROUNDS
 from dmlvk.kernels.common.parts import chosen_plan, placed
 from dmlvk.kernels.common.plan import Dispatch, Launch, Plan, Range, Resource, Source, aligned, input_range, output_range
 from dmlvk.kernels.common.registry import Schedule, register
 from dmlvk.kernels.common.shapes import WORD_BITS, check_rounds, linear_grid, most_invocations
+from dmlvk.kernels.matmul import lowering as matmul
 from dmlvk.spec import ops
 from dmlvk.spec.enums import MatrixTransform, TensorDataType
 from dmlvk.spec.enums import MultiheadAttentionMaskType as MaskType
 from dmlvk.spec.ops.activation import SoftmaxOrZero
 from dmlvk.spec.ops.attention import AttentionSizes, attention_sizes
 from dmlvk.spec.schema import OperatorDesc
+from dmlvk.spec.size import is_plain
 from dmlvk.spec.tensor import TensorDesc, element_bits
 
 Strides = tuple[int, int, int, int]
@@ -697,58 +700,127 @@ def _blocks(desc: OperatorDesc, problem: AttentionProblem, caps: Capabilities, o
     return _plan(desc, problem, operands, caps, _Kernel("attention_blocks", constants, grid, {}), None)
 
 
+_SCORES_BYTES = 1 << 28
+"""Temporary memory of all scores that are there at a time, where sizes are known; more queries come in blocks."""
+_LEAST_BLOCK = 64
+"""Queries of a block that tiles of products are for, where a storage buffer has room for their scores."""
+
+
 def _products(desc: OperatorDesc, problem: AttentionProblem, caps: Capabilities, operands_of: OperandsOf) -> Plan:
-    """Scores, their softmax and the weighted values as operators of their own."""
-    operands, name = operands_of(desc, caps), desc.dml_name
+    """Scores, their softmax and the weighted values as operators of their own, for a block of queries after the other.
+    Scores are FLOAT32; FLOAT16 heads multiply weights that are rounded to it, as in every other kernel of theirs."""
+    operands = operands_of(desc, caps)
+    queries, of_query = problem.queries, problem.heads * problem.group * problem.keys
+    blocks = [(0, queries)]
+    if is_plain((queries, of_query)):
+        most = max(_SCORES_BYTES // (4 * of_query), _LEAST_BLOCK)
+        most = max(min(most, caps.storage_buffer_bytes // (4 * of_query)), 1)
+        blocks = [(first, min(most, queries - first)) for first in range(0, queries, most)]
+    temporary = Resource(Source.TEMPORARY)
+    raw, weights = (temporary.take(bits // 8 * of_query * blocks[0][1]) for bits in (32, problem.bits))
+    scratch = aligned(temporary.end)
+    launches: list[Launch] = []
+    needed = 0
+    for block in blocks:
+        for plan, inputs, output in _block_of_products(operands, problem, caps, block, raw, weights, desc.dml_name):
+            launches += placed(plan, inputs=inputs, outputs=(output,), temporary=scratch)
+            needed = max(needed, plan.temporary_bytes)
+    return Plan(tuple(launches), temporary_bytes=scratch + needed)
+
+
+def _block_of_products(
+    operands: Operands,
+    problem: AttentionProblem,
+    caps: Capabilities,
+    block: tuple[int, int],
+    raw: Range,
+    made: Range,
+    name: str,
+) -> Iterator[tuple[Plan, tuple[Range | None, ...], Range]]:
+    """The plans of a block of queries, the first and how many, each with where its inputs and its output are: scores go to
+    ``raw``, and what they make to ``made``."""
+    first, queries = block
     # {batch, heads, rows, size}; where query heads share those of keys, and there is one batch entry, {heads of keys, query
     # heads of each, rows, size}
     leading = (problem.batch, problem.key_heads) if problem.group == 1 else (problem.key_heads, problem.group)
+    own = operands.data_type
 
-    def tensor(rows: int, size: int, strides: Strides | None = None, *, of_keys: bool = False) -> TensorDesc:
-        if strides is None:
-            return TensorDesc(operands.data_type, (*leading, rows, size))
+    def tensor(rows: int, size: int, strides: Strides, *, of_keys: bool = False) -> TensorDesc:
         entry, row, head, element = strides
         if problem.group > 1:
             entry, head = (head, 0) if of_keys else (problem.group * head, head)
-        return TensorDesc(operands.data_type, (*leading, rows, size), (entry, head, row, element))
+        return TensorDesc(own, (*leading, rows, size), (entry, head, row, element))
 
-    queries, keys, values = problem.queries, problem.keys, problem.value_size
-    scores = tensor(queries, keys)
-    temporary = Resource(Source.TEMPORARY)
-    raw, shares = (temporary.take(scores.total_tensor_size_in_bytes) for _ in range(2))
-    added, relative = None, None
-    if operands.around.constants["HAS_RELATIVE"]:
-        entry, head, row, key = operands.around.params["relative_strides"]
-        added, relative = tensor(queries, keys, (entry, row, head, key)), operands.around.bindings[_RELATIVE_BINDING]
-    product = ops.Gemm(
-        a_tensor=tensor(queries, problem.head_size, operands.q.strides),
-        b_tensor=tensor(keys, problem.head_size, operands.k.strides, of_keys=True),
-        c_tensor=added,
-        output_tensor=scores,
-        trans_b=MatrixTransform.TRANSPOSE,
-        alpha=problem.scale,
-        beta=1.0,
-    )
-    softmax = SoftmaxOrZero(input_tensor=scores, output_tensor=scores, axes=(3,), keeps_nan=True)
+    def begin(rows: Rows, row: int = 0) -> Range:
+        elements = rows.start + row * rows.strides[1]
+        return rows.where._replace(offset=rows.where.offset + elements * (element_bits(own) // 8))
+
+    keys, values = problem.keys, problem.value_size
+    scores, weights = (TensorDesc(data_type, (*leading, queries, keys)) for data_type in (TensorDataType.FLOAT32, own))
+    a = tensor(queries, problem.head_size, operands.q.strides)
+    b = tensor(keys, problem.head_size, operands.k.strides, of_keys=True)
+    q, k, v, y = begin(operands.q, first), begin(operands.k), begin(operands.v), begin(operands.y, first)
+    softmax = chosen_plan(SoftmaxOrZero(input_tensor=scores, output_tensor=scores, axes=(3,), keeps_nan=True), caps, name)
+    if own is TensorDataType.FLOAT16:
+        yield _half_scores(a, b, scores, problem.scale, caps), (q, k), raw
+        yield softmax, (raw,), raw
+        yield chosen_plan(ops.Cast(input_tensor=scores, output_tensor=weights), caps, name), (raw,), made
+    else:
+        added, relative = None, None
+        if operands.around.constants["HAS_RELATIVE"]:
+            entry, head, row, key = operands.around.params["relative_strides"]
+            added = tensor(queries, keys, (entry, row, head, key))
+            where = operands.around.bindings[_RELATIVE_BINDING]
+            relative = where._replace(offset=where.offset + first * row * (element_bits(own) // 8))
+        product = ops.Gemm(
+            a_tensor=a,
+            b_tensor=b,
+            c_tensor=added,
+            output_tensor=scores,
+            trans_b=MatrixTransform.TRANSPOSE,
+            alpha=problem.scale,
+            beta=1.0,
+        )
+        yield chosen_plan(product, caps, name), (q, k, relative), raw
+        yield softmax, (raw,), made
     weighted = ops.Gemm(
-        a_tensor=scores,
+        a_tensor=weights,
         b_tensor=tensor(keys, values, operands.v.strides, of_keys=True),
         output_tensor=tensor(queries, values, operands.y.strides),
     )
-    plans = [chosen_plan(part, caps, name) for part in (product, softmax, weighted)]
-    scratch = temporary.take(max(plan.temporary_bytes for plan in plans))
-    size = element_bits(operands.data_type) // 8
-    q, k, v, y = (
-        rows.where._replace(offset=rows.where.offset + rows.start * size)
-        for rows in (operands.q, operands.k, operands.v, operands.y)
+    yield chosen_plan(weighted, caps, name), (made, v, None), y
+
+
+def _half_scores(q: TensorDesc, k: TensorDesc, scores: TensorDesc, scale: float, caps: Capabilities) -> Plan:
+    """Products of FLOAT16 rows by matrices, in FLOAT32, which no operator gives."""
+    (outer, inner, rows, size), keys = q.sizes, k.sizes[2]
+    of_k = k.effective_strides
+    product = matmul.Product(
+        data_type=q.data_type,
+        result_type=scores.data_type,
+        batch=(outer, inner),
+        rows=rows,
+        columns=keys,
+        depth=size,
+        a=input_range(0),
+        b=input_range(1),
+        c=input_range(0),
+        y=output_range(),
+        a_strides=_four(q.effective_strides),
+        b_strides=(of_k[0], of_k[1], of_k[3], of_k[2]),
+        c_strides=(0, 0, 0, 0),
+        y_strides=_four(scores.effective_strides),
+        has_c=False,
+        alpha=scale,
+        beta=1.0,
+        activation=fused(None),
     )
-    ranges = (((q, k, relative), raw), ((raw,), shares), ((shares, v, None), y))
-    launches = [
-        launch
-        for plan, (inputs, output) in zip(plans, ranges, strict=True)
-        for launch in placed(plan, inputs=inputs, outputs=(output,), temporary=scratch.offset)
-    ]
-    return Plan(tuple(launches), temporary_bytes=temporary.end)
+    return matmul.cooperative(product, caps)
+
+
+def _four(strides: tuple[int, ...]) -> Strides:
+    outer, inner, row, column = strides
+    return (outer, inner, row, column)
 
 
 def parts_together(caps: Capabilities) -> int:

@@ -10,6 +10,7 @@ from dmlvk.kernels.attention.problem import AttentionProblem
 from dmlvk.kernels.attention.tiles import attention_block, blocks_pay
 from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix, matrices_pay
 from dmlvk.kernels.common.rule import Condition, Rule, always
+from dmlvk.spec.size import is_plain
 
 PARTS_TOGETHER = 16
 """The most parts of the keys whose sums are brought together at once."""
@@ -118,6 +119,13 @@ def matrix_shape(
     return None if found is None else (found, matrix)
 
 
+_WIDEST_OF_MATRICES, _WIDEST_OF_TILES = 256, 128
+"""The widest heads that the kernels of matrices have, and those that the tiles in float32 are good for."""
+_FEWEST_OF_PRODUCTS = 96
+"""Queries, and keys, from which on wider ones are products of their own."""
+_MOST_HALF_KEYS = 1 << 15
+"""Keys of FLOAT16 heads that are products of their own, at most: where all of more weigh as much, FLOAT16 has the weights
+with 9 bits or fewer."""
 _MOST_SCALE = 2.0**61
 """The kernels of matrices count scores in powers of 2, log2(e) times as large. With this scale a product of two rows of 128
 FLOAT16 is below 2^100, and nothing that is finite becomes infinite on the way."""
@@ -149,10 +157,26 @@ def _tiles(problem: AttentionProblem, caps: Capabilities) -> bool:
 
 
 def _products(problem: AttentionProblem, caps: Capabilities) -> bool:
-    """Whether the scores of all heads may be written, as products of up to four dimensions."""
-    scores = 4 * problem.heads * problem.group * problem.queries * problem.keys
-    has_room = scores <= caps.storage_buffer_bytes
-    return problem.plain and problem.bits == 32 and 1 in (problem.batch, problem.group) and has_room
+    """Whether scores may be written, in FLOAT32, as products of up to four dimensions."""
+    scores = 4 * problem.heads * problem.group * problem.keys  # of a query; queries come in blocks, where sizes are known
+    known = is_plain((problem.heads, problem.group, problem.queries, problem.keys))
+    has_room = (scores if known else scores * problem.queries) <= caps.storage_buffer_bytes
+    halves = (
+        not problem.bias and problem.keys <= _MOST_HALF_KEYS and cooperative_matrix(caps, "float16", "float32") is not None
+    )
+    return problem.plain and (problem.bits == 32 or halves) and 1 in (problem.batch, problem.group) and has_room
+
+
+def _products_pay(problem: AttentionProblem, caps: Capabilities) -> bool:
+    """Whether there is no kernel of tiles, or none that is good for heads so wide."""
+    if caps.is_cpu or not _tiles(problem, caps):
+        return problem.bits == 32
+    widest = max(problem.head_size, problem.value_size)
+    if problem.bits == 16:
+        is_wide = widest > _WIDEST_OF_MATRICES and matrices_pay(caps, "float16")
+    else:
+        is_wide = widest > _WIDEST_OF_TILES
+    return is_wide and min(problem.queries, problem.keys) >= _FEWEST_OF_PRODUCTS
 
 
 def _few_rows(problem: AttentionProblem, caps: Capabilities) -> bool:
@@ -283,12 +307,16 @@ ATTENTION = (
     ),
     Rule(
         "products",
-        when=lambda problem, caps: caps.is_cpu or not _tiles(problem, caps),
+        when=_products_pay,
         possible=_products,
-        because="float32 where there are no subgroups for tiles, and on a processor: lavapipe, 12 heads of 128 rows of 64, "
-        "6.1 ms, where tiles take 11.8. On an H100 tiles take 8.1 us and "
-        "products 10.8; of 1214 rows 210 and 253, of 64 x 3 heads of 49 rows of 32 8.8 and 17, with a bias 29 and 53; of 8 "
-        "heads of 1500 rows 183 and 195",
+        because="float32 where there are no subgroups for tiles, and on a processor: lavapipe, 12 heads of 128 rows of "
+        "64, 6.1 ms, where tiles take 11.8. On an H100 tiles take 8.1 us and products 10.8; of 1214 rows 210 and 253, of "
+        "64 x 3 heads of 49 rows of 32 8.8 and 17, with a bias 29 and 53; of 8 heads of 1500 rows 183 and 195. And heads "
+        "that are too wide for those kernels. H200 (driver 580, 2026-11-29), us so and by the best of them: FLOAT16, one "
+        "head of 4096 rows of 512 190 and 3,059 (PyTorch 339), of 1024 25 and 209, 16 of 512 rows of 320 50 and 460, 16 "
+        "of 128 of 384 13 and 51; FLOAT32, 16 of 1024 of 136 318 and 759, of 160 325 and 819 (PyTorch 378), with a bias "
+        "389 and 939, one of 4096 of 512 794 and 2,825 (PyTorch 922), 32 of 128 of 136 22 and 28, 2 of 64 of 136 7.8 and "
+        "6.6",
     ),
     Rule(
         "split",

@@ -165,7 +165,7 @@ ROWS: tuple[KernelSpec, ...] = (
         buffers=GEMM_BUFFERS,
         params=(*GEMM_PARAMS, *SPLIT_PARAMS),
         constants=(("LOCAL_SIZE_X", 128), ("ACTIVATION", 0), ("HAS_C", 1), ("ADDEND", 0), ("VECTOR_Y", 1)),
-        variants=(_TYPES,),
+        variants=((_TYPES[0], (*_TYPES[1], "FLOAT16 FLOAT32")),),
         shared=GEMM_SHARED,
     ),
     KernelSpec(
@@ -211,6 +211,6 @@ ROWS: tuple[KernelSpec, ...] = (
         shared=(*GEMM_SHARED, ("GATE", Gate), ("ADDEND_TYPE", AddendType), ("AT_ONCE", 4)),
         extensions=SUBGROUP_SUMS,
     ),
-    _cooperative("gemm_cooperative", ("T R", ("FLOAT32 FLOAT32", "FLOAT16 FLOAT16")), ("0", "1")),
+    _cooperative("gemm_cooperative", ("T R", ("FLOAT32 FLOAT32", "FLOAT16 FLOAT16", "FLOAT16 FLOAT32")), ("0", "1")),
     _cooperative("gemm_cooperative_bfloat16", ("T R", ("BFLOAT16 FLOAT32", "BFLOAT16 BFLOAT16")), ("0",), "GL_EXT_bfloat16"),
 )

@@ -270,6 +270,24 @@ def test_lines_that_start_anywhere_take_more_invocations(
 
 
 @pytest.mark.parametrize(
+    ("rows", "columns", "tile", "parts"),
+    [
+        (64, 14336, (64, 64, 128), 1),  # 224 workgroups: most processors have two
+        (48, 11008, (64, 128, 64), 3),  # of 172 a third of the processors would have a second one; these are 258
+        (32, 11008, (32, 64, 128), 2),
+        (32, 32000, (32, 128, 128), 1),  # 250 workgroups, of 500 that there is no room for
+        (32, 80000, (32, 64, 128), 1),
+        (32, 4096, (32, 64, 128), 4),
+    ],
+)
+def test_processors_have_as_many_workgroups_of_few_rows(
+    rows: int, columns: int, tile: tuple[int, int, int], parts: int
+) -> None:
+    found, split = parted_tile(rows, columns, 4096, 1, GPU, b_along_depth=True)
+    assert ((found.rows, found.columns, found.depth), split) == (tile, parts)
+
+
+@pytest.mark.parametrize(
     ("rows", "depth", "columns", "rule"),
     [
         (1, 768, 50257, "cooperative"),

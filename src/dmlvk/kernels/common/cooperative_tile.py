@@ -105,16 +105,25 @@ _PATIENT_ROUNDS = 2
 
 
 class FewRowsTile(NamedTuple):
-    """A tile for products of few rows, and the workgroups of it that a processor takes at a time."""
+    """A tile for products of few rows.
+
+    Attributes:
+        tile: The tile.
+        resident: The workgroups of it that a processor takes at a time.
+        uneven: The tile that stands for it where some processors would have one more than others, which wait for them.
+        many: The tile where there are more than all processors take at a time.
+    """
 
     tile: CooperativeTile
     resident: int
+    uneven: CooperativeTile | None = None
+    many: CooperativeTile | None = None
 
 
 _FEW_ROWS_TILES = (
     FewRowsTile(CooperativeTile(16, 64, 128, 16, 16, spread=0), 4),
-    FewRowsTile(CooperativeTile(32, 64, 128, 16, 32), 2),
-    FewRowsTile(_DEEP_SQUARE, 2),
+    FewRowsTile(CooperativeTile(32, 64, 128, 16, 32), 2, many=CooperativeTile(32, 128, 128, 32, 32)),
+    FewRowsTile(_DEEP_SQUARE, 2, uneven=CooperativeTile(64, 128, 64, 32, 32)),
 )
 """For products whose rows one of them covers. They wait for memory, so that as many workgroups read as there is room for,
 but no more: what begins when others have ended reads alone. H200 (driver 580, 2026-11-28), float16 weights that were in no
@@ -122,6 +131,13 @@ cache, us so and as the fewest workgroups that give each processor one or two: 1
 (39), 16 x 6144 of 4096 20 (32), 16 x 16384 of 16384 129 (149); 32 x 4096 of 4096 17 (30), of 14336 40 (95); 64 x 4096 of
 4096 19 (31), of 14336 47 (99), 64 x 14336 of 4096 48 (74). Six that were measured with transposed weights, too, took the
 same within 3 %."""
+_WIDE_RESIDENT = 2
+_EVEN = 0.8
+"""The share of the time of processors with most workgroups that all are busy, with which they are shared out evenly; and the
+workgroups of wider tiles that a processor takes. With these each row is read by half as many workgroups, which all read
+from the second cache. H200 (driver 580, 2026-11-29), us of 172 workgroups as they are, and in parts: 48x11008 of depth 4096
+transposed 47 and, three parts of 64 x 128, 41, else 61 and 42; 64x11008 transposed 52 and 39; 32x11008 37 and, two parts of
+the same, 31. Of 500: 32x32000 of 4096 transposed 87, with 250 of 32 x 128 66, as long as a copy of the weights."""
 _FEW_ROWS_ROUNDS = 16
 """The fewest rounds of such a product: 16 x 1024 of depth 1024, which has 8, takes 7.1 us whole and 7.8 in two parts."""
 _FEW_ROWS_PART_ROUNDS = 4
@@ -307,11 +323,33 @@ def _few_rows_parts(
     found = next((row for row in _FEW_ROWS_TILES if rows <= row.tile.rows), None)
     if caps.is_cpu or found is None or not _fitting(caps, (found.tile,)):
         return None
-    most = found.resident * caps.model.processors // (found.tile.tiles(rows, columns) * matrices)
-    rounds = -(-depth // found.tile.depth)
-    if most == 0 or rounds < _FEW_ROWS_ROUNDS:
+    processors, rounds = caps.model.processors, -(-depth // found.tile.depth)
+    tiles = found.tile.tiles(rows, columns) * matrices
+    most = found.resident * processors // tiles
+    if rounds < _FEW_ROWS_ROUNDS:
         return None
-    return tuple(found.tile), min(most, rounds // _FEW_ROWS_PART_ROUNDS)
+    if most == 0:
+        wide = found.many
+        fits = wide is not None and _fitting(caps, (wide,))
+        if wide is None or not fits or wide.tiles(rows, columns) * matrices > _WIDE_RESIDENT * processors:
+            return None
+        return tuple(wide), 1
+    parts = min(most, rounds // _FEW_ROWS_PART_ROUNDS)
+    if tiles * parts <= processors or _is_even(tiles * parts, processors):
+        return tuple(found.tile), parts
+    others = [(found.tile, parts + 1)]
+    if found.uneven is not None and _fitting(caps, (found.uneven,)):
+        wide_tiles = found.uneven.tiles(rows, columns) * matrices
+        others.insert(0, (found.uneven, max(_WIDE_RESIDENT * processors // wide_tiles, 1)))
+    for tile, more in others:
+        is_long = depth >= more * _FEW_ROWS_PART_ROUNDS * found.tile.depth
+        if is_long and _is_even(tile.tiles(rows, columns) * matrices * more, processors):
+            return tuple(tile), more
+    return tuple(found.tile), parts
+
+
+def _is_even(workgroups: int, processors: int) -> bool:
+    return workgroups >= _EVEN * processors * -(-workgroups // processors)
 
 
 def _spread_parts(
@@ -320,7 +358,7 @@ def _spread_parts(
     """The largest tile for few rows, whatever the product's are, that keeps a device busy in short parts, or else the
     smallest, and into how many parts the product is split; None where there is no room for two at once."""
     found = []
-    for own, resident in _FEW_ROWS_TILES[::-1]:
+    for own, resident, *_ in _FEW_ROWS_TILES[::-1]:
         tiles = own.tiles(rows, columns) * matrices
         parts = min(resident * caps.model.processors // tiles, -(-depth // own.depth) // _MERGED_PART_ROUNDS)
         if not caps.is_cpu and parts > 1 and _fitting(caps, (own,)):

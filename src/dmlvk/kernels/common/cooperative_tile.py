@@ -131,13 +131,15 @@ cache, us so and as the fewest workgroups that give each processor one or two: 1
 (39), 16 x 6144 of 4096 20 (32), 16 x 16384 of 16384 129 (149); 32 x 4096 of 4096 17 (30), of 14336 40 (95); 64 x 4096 of
 4096 19 (31), of 14336 47 (99), 64 x 14336 of 4096 48 (74). Six that were measured with transposed weights, too, took the
 same within 3 %."""
-_WIDE_RESIDENT = 2
 _EVEN = 0.8
-"""The share of the time of processors with most workgroups that all are busy, with which they are shared out evenly; and the
-workgroups of wider tiles that a processor takes. With these each row is read by half as many workgroups, which all read
-from the second cache. H200 (driver 580, 2026-11-29), us of 172 workgroups as they are, and in parts: 48x11008 of depth 4096
-transposed 47 and, three parts of 64 x 128, 41, else 61 and 42; 64x11008 transposed 52 and 39; 32x11008 37 and, two parts of
-the same, 31. Of 500: 32x32000 of 4096 transposed 87, with 250 of 32 x 128 66, as long as a copy of the weights."""
+"""The share of the time in which some processors work that all do, with which workgroups are shared out evenly."""
+_WIDE_RESIDENT = 2
+"""The workgroups of a wider tile that a processor takes at a time. The same rows, which all workgroups read from the second
+cache, are read half as often. H200 (driver 580, 2026-11-29), us so and before, transposed and not: 48 x 11008 of depth 4096,
+which are 172 workgroups or, in three parts, 258 wider ones, 38 (47) and 36 (47), 64 x 11008 39 (48) and 37 (48), 64 x 10240
+of 8192 63 (92) and 61 (92), 64 x 6144 of 4096 27 (29) and 26 (29); 32 x 11008, in two parts, 32 (37) and 32 (37); 32 x 32000
+of 4096, where there is no room for 500, 66 (85) and 64 (93), of 2048 36 (52) and 35 (53), 24 x 28672 of 8192 115 (153) and
+113 (161), the last six in 1.03 to 1.15 times what a copy of the weights takes."""
 _FEW_ROWS_ROUNDS = 16
 """The fewest rounds of such a product: 16 x 1024 of depth 1024, which has 8, takes 7.1 us whole and 7.8 in two parts."""
 _FEW_ROWS_PART_ROUNDS = 4

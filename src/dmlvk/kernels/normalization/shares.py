@@ -106,7 +106,7 @@ def row_chunks(
     most_units: int,
     *,
     workgroup: int = _WORKGROUP,
-    most_chunks: int = MOST_CHUNKS,
+    most_chunks: int = 0,
 ) -> tuple[dict[str, int], int, int]:
     """Constants of a kernel whose workgroups have chunks of rows; the tiles of a chunk, and the chunks of a row.
 
@@ -115,12 +115,12 @@ def row_chunks(
         caps: The device.
         most_units: Units of a tile that a lane has at most.
         workgroup: Invocations of a workgroup, at most.
-        most_chunks: Chunks of a row, at most.
+        most_chunks: Chunks of a row, at most; 0 for ``MOST_CHUNKS``.
     """
     invocations = min(most_invocations(caps), workgroup, max(power_of_two(problem.row_units), 64))
     units = min(most_units, -(-problem.row_units // invocations))
     tile = invocations * units
-    tiles = -(-problem.row_units // (tile * most_chunks))
+    tiles = -(-problem.row_units // (tile * (most_chunks or MOST_CHUNKS)))
     return {"LOCAL_SIZE_X": invocations, "UNITS": units}, tiles, -(-problem.row_units // (tile * tiles))
 
 

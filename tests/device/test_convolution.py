@@ -225,10 +225,12 @@ def test_several_pixels_of_an_invocation_are_the_same_bits(
         operator = ReadyOperator(device, desc, "direct")
         (launch,) = operator.compiled.plan.dispatches
         assert isinstance(launch, Dispatch) and dict(launch.kernel.constants)["PIXELS"] == (4 if least == 0 else 1)
+        output.write(np.full_like(output.read(), 0xFF))  # what is not written is NaN, and not what was there before
         commands = device.create_command_list()
         operator.record(commands, [*map(BufferBinding, buffers), None], [BufferBinding(output)])
         commands.submit()
         found.append(output.read())
+    assert np.isfinite(found[1].view(np.float32)).all()
     np.testing.assert_array_equal(*found)
 
 

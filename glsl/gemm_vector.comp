@@ -58,6 +58,7 @@ layout(set = 0, binding = BINDING_Y, std430) writeonly buffer Partials { vec4 pa
 
 vec4 sums[SUMS];
 uint a_start, b_start;
+#include "gemm_blocks.glsl"
 
 // Depths k to k + 3 of a row: as they are fetched, and their numbers, asked for once.
 #ifdef NORMALIZED
@@ -69,56 +70,17 @@ vec4 numbers_of(Fetched fetched, uint row, uint k) {
 }
 #else
 #define Fetched vec4
-vec4 fetch_row(uint row, uint k) {
-    const uint at = a_start + row * p.a_strides[2];
-    if (VECTOR_A != 0) return unpack_quad(load_a_quad(at + k));
-    vec4 values;
-    [[unroll]] for (uint c = 0; c < 4; ++c) values[c] = load_a(at + min(k + c, p.depth - 1) * p.a_strides[3]);
-    return values;
-}
+vec4 fetch_row(uint row, uint k) { return load_row(row, k); }
 vec4 numbers_of(vec4 fetched, uint row, uint k) { return fetched; }
 #endif
 
-// Part i of the block of four depths from k on: ALONG_K, those depths of column n + i, else columns n .. n + 3 of depth
-// k + i.
-// Rows, columns and depths past the end read the last one.
-vec4 load_block(uint n, uint k, uint i) {
-    const uint last = HALVES * p.columns - 1;
-    const uint column = min(n + (ALONG_K != 0 ? i : 0), last);
-    const uint depth = ALONG_K != 0 ? min(k, (p.depth - 1) / 4 * 4) : min(k + i, p.depth - 1);
-    if (VECTOR_B != 0) {
-        const uint quad = ALONG_K != 0 ? depth + column * p.b_strides[3] : column / 4 * 4 + depth * p.b_strides[2];
-        return unpack_quad(load_b_quad(b_start + quad));
-    }
-    vec4 values;
-    [[unroll]] for (uint c = 0; c < 4; ++c) {
-        const uint x = ALONG_K != 0 ? column : min(n + c, last);
-        const uint z = ALONG_K != 0 ? min(k + c, p.depth - 1) : depth;
-        values[c] = load_b(b_start + x * p.b_strides[3] + z * p.b_strides[2]);
-    }
-    return values;
-}
-
-// A row and load_block with zeros for depths past the end.
-bvec4 inside(uint k) { return lessThan(uvec4(k, k + 1, k + 2, k + 3), uvec4(p.depth)); }
+// A row with zeros for depths past the end.
 vec4 inside_row(uint row, uint k) { return mix(vec4(0), numbers_of(fetch_row(row, k), row, k), inside(k)); }
-vec4 inside_block(uint n, uint k, uint i) {
-    return mix(vec4(0), load_block(n, k, i), ALONG_K != 0 ? inside(k) : bvec4(k + i < p.depth));
-}
 
 // The blocks of round u of those that are loaded together, of depths from k on.
 #define LOAD_BLOCKS(u, k) \
     [[unroll]] for (uint h = 0; h < HALVES; ++h) \
         [[unroll]] for (uint i = 0; i < 4; ++i) blocks[u * HALVES + h][i] = load_block(n + h * p.columns, k, i);
-
-void multiply_block(uint sum, vec4 values, vec4 block[4]) {
-    if (ALONG_K != 0) {
-        [[unroll]] for (uint i = 0; i < 4; ++i)
-            [[unroll]] for (uint c = 0; c < 4; ++c) sums[sum][i] = fma(values[c], block[i][c], sums[sum][i]);
-    } else {
-        [[unroll]] for (uint c = 0; c < 4; ++c) sums[sum] = fma(vec4(values[c]), block[c], sums[sum]);
-    }
-}
 
 #ifdef STAGED
 // Asks for the depths of all rows that a turn of the loop multiplies, from k on.
@@ -243,7 +205,7 @@ void main() {
             [[unroll]] for (uint r = 0; r < ROWS; ++r) rows[r] = inside_row(r, k);
             [[unroll]] for (uint h = 0; h < HALVES; ++h) {
                 vec4 block[4];
-                [[unroll]] for (uint i = 0; i < 4; ++i) block[i] = inside_block(n + h * p.columns, k, i);
+                [[unroll]] for (uint i = 0; i < 4; ++i) block[i] = inside_part(load_block(n + h * p.columns, k, i), k, i);
                 [[unroll]] for (uint r = 0; r < ROWS; ++r) multiply_block(r * HALVES + h, rows[r], block);
             }
         }

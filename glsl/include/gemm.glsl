@@ -61,6 +61,11 @@ float load_b(uint element) { return FACTOR_NUMBER(b[BYTE_OFFSET_B / T_BYTES + el
 // The first element of the matrix at (outer, inner) of the batch.
 uint matrix_start(uint outer, uint inner, uint strides[4]) { return outer * strides[0] + inner * strides[1]; }
 
+// The number of C for an output. Kernels that have it already say so before they include this.
+#ifndef C_NUMBER
+#define C_NUMBER(outer, inner, m, n) load_c(matrix_start(outer, inner, p.c_strides) + (m) * p.c_strides[2] + (n) * p.c_strides[3])
+#endif
+
 // The output for a sum: it is scaled, C is added, then the addend unless the sum began with it, and the activation is applied; in this
 // order, so that the bits are those of a Gemm and an addition. One function: as two, one of which called the other, gemm_cooperative took 30 us
 // instead of 6 (H200, driver 580).
@@ -70,8 +75,7 @@ float finished(uint outer, uint inner, uint m, uint n, float sum) {
 #endif
     float value = p.alpha * sum;
     if (HAS_C != 0) {
-        const uint element = matrix_start(outer, inner, p.c_strides) + m * p.c_strides[2] + n * p.c_strides[3];
-        value = fma(p.beta, load_c(element), value);
+        value = fma(p.beta, C_NUMBER(outer, inner, m, n), value);
     }
 #if ADDS
     if (ADDEND == ADDEND_LAST) {

@@ -180,6 +180,56 @@ def test_rows_pass_through_shared_memory(
     np.testing.assert_allclose(found, expected, rtol=0, atol=(4e-6 if dtype == np.float32 else 1e-3) * abs(expected).max())
 
 
+@pytest.mark.parametrize(
+    ("sizes", "dtype", "transposed", "lines"),
+    [
+        ((17, 22, 30), np.float32, False, "rows"),
+        ((40, 24, 68), np.float32, False, "columns"),
+        ((40, 24, 68), np.float32, True, "none"),
+        ((33, 9, 7), np.float32, True, "all"),
+        ((40, 24, 68), np.float16, False, "rows"),
+        ((17, 22, 30), np.float16, True, "columns"),
+    ],
+)
+def test_any_number_of_rows_of_an_invocation_gives_the_same_bits(
+    device: dmlvk.Device,
+    monkeypatch: pytest.MonkeyPatch,
+    sizes: tuple[int, int, int],
+    dtype: type[np.floating],
+    transposed: bool,
+    lines: str,
+) -> None:
+    """C is one number a row, one a column, or another one everywhere. Some rows and columns are behind the last one."""
+    rows, depth, columns = sizes
+    a, b = random(2, rows, depth).astype(dtype), random(2, depth, columns).astype(dtype)
+    given = np.ascontiguousarray(b.transpose(0, 2, 1)).transpose(0, 2, 1) if transposed else b
+    desc, inputs, expected = describe(a, given), [a, given], a.astype(np.float64) @ b
+    if lines != "none":
+        c = random(*{"rows": (rows, 1), "columns": (1, columns), "all": (rows, columns)}[lines]).astype(dtype)
+        whole = np.broadcast_to(c, expected.shape)
+        strides = tuple(step // c.itemsize for step in whole.strides)
+        desc = desc.replace(c_tensor=TensorDesc(desc.a_tensor.data_type, whole.shape, strides))
+        inputs, expected = [*inputs, c], expected + whole
+    found = []
+    for most in (8, 16, 32):
+        monkeypatch.setattr(matmul, "_ROWS_BY_WORK", ((0, most),))
+        operator = ReadyOperator(device, desc, "rows")
+        (launch,) = operator.compiled.plan.dispatches
+        assert isinstance(launch, Dispatch)
+        assert dict(launch.kernel.constants)["ROWS"] in (most, min(8, device.capabilities.least_subgroup))
+        output = BufferBinding(device.create_buffer(desc.tensor("output_tensor").total_tensor_size_in_bytes))
+        commands = device.create_command_list()
+        operator.record(commands, [*(memory(device, x) for x in inputs), *[None] * (3 - len(inputs))], [output])
+        commands.submit()
+        commands.wait()
+        found.append(output.buffer.read().view(dtype)[: expected.size].reshape(expected.shape))
+    np.testing.assert_allclose(
+        found[0], expected, rtol=0, atol=(4e-6 if dtype == np.float32 else 1e-3) * abs(expected).max()
+    )
+    for other in found[1:]:
+        np.testing.assert_array_equal(other, found[0])
+
+
 def test_sums_too_long_for_a_cpus_other_kernels(device: dmlvk.Device) -> None:
     a, b = random(3, 140_000), random(140_000, 5)
     # Half a unit in the last place of what the magnitudes of all terms add up to.
@@ -223,13 +273,17 @@ def test_an_addend_is_added_by_every_rule(device: dmlvk.Device, rows: int, alpha
             np.testing.assert_array_equal(found[1], expected, err_msg=rule)
 
 
-@pytest.mark.parametrize("rule", ["tiled", "split", "vector", "staged", "naive"])
+@pytest.mark.parametrize("rule", ["tiled", "split", "vector", "staged", "rows", "naive"])
 def test_what_lies_past_the_edges_counts_nothing(device: dmlvk.Device, rule: str) -> None:
     """Rows are padded by infinities, which an access of four elements reads, too: none of them may reach a sum."""
-    wide_a, wide_b = np.full((3, 60), np.inf, np.float32), np.full((45, 60), np.nan, np.float32)
-    a, b = wide_a[:, :45], wide_b[:, :18]
+    wide_a, wide_b, long_b = (
+        np.full((rows, 60), filler, np.float32) for rows, filler in ((3, np.inf), (45, np.nan), (18, np.nan))
+    )
+    a, b, transposed = wide_a[:, :45], wide_b[:, :18], long_b[:, :45].T
     a[...], b[...] = random(3, 45), random(45, 18)
-    assert_close(run(device, a, b, rule), a.astype(np.float64) @ b)
+    transposed[...] = b
+    for given in (b, transposed):
+        assert_close(run(device, a, given, rule), a.astype(np.float64) @ b)
 
 
 @pytest.mark.parametrize("pitches", [(0, 0), (3, 0), (0, 5), (1, 1), (4, 2)], ids=str)

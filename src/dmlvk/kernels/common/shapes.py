@@ -56,6 +56,12 @@ def most_invocations(caps: Capabilities) -> int:
     return min(1 << (caps.workgroup_invocations.bit_length() - 1), MOST_INVOCATIONS)
 
 
+def pair_type(caps: Capabilities) -> str:
+    """The type, as manifest rows name it, of two numbers of 32 bits that are read at once. One of 64 bits, where a device
+    has it, is one read on a processor, too, where a vector of two is two."""
+    return "UINT64" if "int64" in caps.features else "BITS64"
+
+
 WAVES_OF_ITEMS = 4
 """Waves of invocations from which on a pointwise kernel gives each several items: fewer would leave the device idle."""
 

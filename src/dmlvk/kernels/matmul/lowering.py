@@ -18,11 +18,11 @@ from dmlvk.kernels.common.limitation import LOOP_ROUNDS, STORAGE_BINDING
 from dmlvk.kernels.common.parts import chosen_plan, placed
 from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Source, aligned, input_range, output_range
 from dmlvk.kernels.common.registry import register, subgroup_features
-from dmlvk.kernels.common.shapes import check_rounds, linear_grid, most_invocations, power_of_two
+from dmlvk.kernels.common.shapes import check_rounds, linear_grid, most_invocations, pair_type, power_of_two
 from dmlvk.kernels.common.terms import WordAccess
 from dmlvk.kernels.elementwise.lowering import scalar_words
 from dmlvk.kernels.manifest import KERNELS
-from dmlvk.kernels.matmul.manifest import DOUBLE_BLOCK, DOUBLE_DEPTH, DOUBLE_EDGE, Addend, OperandC
+from dmlvk.kernels.matmul.manifest import DOUBLE_BLOCK, DOUBLE_DEPTH, DOUBLE_EDGE, Addend, LinesOfC, OperandC
 from dmlvk.kernels.matmul.rules import (
     GEMM,
     GEMM_DOUBLE,
@@ -257,12 +257,44 @@ def naive(product: Product, caps: Capabilities) -> Plan:
     return Plan((product_dispatch("gemm_naive", product, {"LOCAL_SIZE_X": local}, grid, count=count),))
 
 
+_ROWS_BY_WORK = ((1 << 26, 32), (1 << 22, 16))
+"""The fewest multiply-adds of a matrix whose invocations have so many rows: each row more saves reads, and takes the driver
+longer to compile. lavapipe (Mesa 22.3, two cores, 2026-11-30), ms of 128x768 of depth 768 with 8, 16, 32 and 64 rows 56, 36,
+23 and 15, transposed 37, 21, 17 and 15; seconds to compile 0.35, 0.6, 1.2 and 3."""
+_FEWEST_ROWS = 8
+_MOST_QUADS = 32
+"""The most quads of columns of a workgroup, one an invocation."""
+
+
 def rows(product: Product, caps: Capabilities) -> Plan:
-    """Several rows of one column an invocation."""
-    local = 32 if caps.is_cpu else 64
-    block = min(8, caps.least_subgroup)
-    grid = (-(-product.columns // local), -(-product.rows // block), product.matrices)
-    return Plan((product_dispatch("gemm_rows", product, {"LOCAL_SIZE_X": local, "ROWS": block}, grid),))
+    """Several rows of four columns an invocation."""
+    product = product.normalized()
+    a = factor_access(product.data_type, product.a, product.a_strides, 2)
+    b = factor_access(product.data_type, product.b, product.b_strides, 3)
+    quads, sharers = -(-product.columns // QUAD), min(_FEWEST_ROWS, caps.least_subgroup)
+    work = product.rows * product.columns * product.depth
+    block = next((most for least, most in _ROWS_BY_WORK if work >= least and product.rows > most // 2), sharers)
+    local = min(max(power_of_two(quads), caps.least_subgroup), _MOST_QUADS)
+    constants = {
+        "LOCAL_SIZE_X": local,
+        "ROWS": block,
+        "SHARERS": sharers,
+        "ALONG_K": int(b.along_depth),
+        "VECTOR_A": int(a.vector and a.along_depth),
+        "VECTOR_B": int(b.vector),
+        "VECTOR_Y": int(output_quads(product)),
+        "C_LINES": _lines_of_c(product),
+    }
+    grid = (-(-quads // local), -(-product.rows // block), product.matrices)
+    return Plan((product_dispatch("gemm_rows", product, constants, grid, {"W": pair_type(caps)}),))
+
+
+def _lines_of_c(product: Product) -> LinesOfC:
+    if not product.has_c:
+        return LinesOfC.NONE
+    if product.c_strides[3] == 0:
+        return LinesOfC.ROWS
+    return LinesOfC.COLUMNS if product.c_strides[2] == 0 else LinesOfC.NONE
 
 
 _LEAST_ROUNDS = 8
@@ -287,7 +319,8 @@ def factor_access(data_type: TensorDataType, place: Range, strides: Strides, acr
 
 def _whole_quads(data_type: TensorDataType, place: Range, strides: Strides, inner: int) -> bool:
     """Whether every run along a dimension begins at a multiple of four elements."""
-    starts = all(step % QUAD == 0 for dimension, step in enumerate(strides) if dimension != inner)
+    # The innermost first: where it says no, a plan for open sizes is not bound to what the others say.
+    starts = all(strides[dimension] % QUAD == 0 for dimension in reversed(range(len(strides))) if dimension != inner)
     return starts and place.offset % (QUAD * element_bits(data_type) // 8) == 0
 
 
@@ -723,7 +756,7 @@ register(
         "staged": _schedule(staged, QUAD),
         "split": _schedule(split, CPU_TILES.depth),
         "tiled": _schedule(tiled, CPU_TILES.depth),
-        "rows": _schedule(rows),
+        "rows": _schedule(rows, QUAD),
         "naive": _schedule(naive),
     },
     limitations=(LOOP_ROUNDS,),

@@ -45,6 +45,14 @@ class OperandC(enum.IntEnum):
     BITS = 2
 
 
+class LinesOfC(enum.IntEnum):
+    """What of C is one number, where a kernel asks."""
+
+    NONE = 0
+    ROWS = 1
+    COLUMNS = 2
+
+
 GEMM_BUFFERS = ("a", "b", "c", "addend", "y:w")
 """The buffers of every matrix product: C and the addend of a ``GemmAdd`` are others where there are none."""
 GEMM_PARAMS = (
@@ -134,9 +142,12 @@ ROWS: tuple[KernelSpec, ...] = (
         "gemm_rows.comp",
         buffers=GEMM_BUFFERS,
         params=GEMM_PARAMS,
-        constants=(("LOCAL_SIZE_X", 64), ("ACTIVATION", 0), ("HAS_C", 1), ("ADDEND", 0), ("ROWS", 8)),
-        variants=(_TYPES,),
-        shared=GEMM_SHARED,
+        constants=(
+            *(("LOCAL_SIZE_X", 64), ("ACTIVATION", 0), ("HAS_C", 1), ("ADDEND", 0), ("ROWS", 8), ("SHARERS", 8)),
+            *(("ALONG_K", 0), ("VECTOR_A", 1), ("VECTOR_B", 1), ("VECTOR_Y", 1), ("C_LINES", 0)),
+        ),
+        variants=(_TYPES, ("W", ("BITS64", "UINT64"))),
+        shared=(*GEMM_SHARED, ("C_LINES", LinesOfC)),
         extensions=("GL_KHR_shader_subgroup_shuffle",),
     ),
     KernelSpec(

@@ -3,19 +3,21 @@
 //   y[n, k, o] = activation(bias[k] + sum over taps t and channels c of k's group of x[n, c, source(o, t)] * w[k, c, t])
 //
 // Bindings: X, W, BIAS, Y; see include/convolution.glsl for their layout and the position arithmetic.
-// Constants: CHANNELS (8) output channels and PIXELS (1) pixels an invocation; HAS_BIAS (1), HAS_DIVISOR (1), the activation's id.
+// Constants: CHANNELS (8) output channels and PIXELS (1) pixels an invocation; SHARERS (8) invocations that read them together, at most the
+// subgroup size, of which CHANNELS is a multiple; HAS_BIAS (1), HAS_DIVISOR (1), the activation's id.
 // Grid: x folded into y, over runs of LOCAL_SIZE_X * PIXELS pixels (batch included, W fastest); z over blocks of CHANNELS within each
 // group.
 //
 // Each value of x is read once for CHANNELS products, each weight is handed round once for PIXELS, and neighbouring invocations read
-// neighbouring pixels. All invocations of a workgroup need the same weights: each reads one of them and the subgroup passes them round,
-// because a CPU's read is a loop over the lanes, even where all of them read the same (measured on lavapipe: 2 to 3 times faster).
-// CHANNELS is at most the subgroup size.
+// neighbouring pixels. All invocations of a workgroup need the same weights: each reads one of SHARERS of them and the subgroup passes them
+// round, because a CPU's read is a loop over the lanes, even where all of them read the same (measured on lavapipe: 2 to 3 times faster).
 // Chosen on CPUs, and elsewhere where the channels of a group are too few to fill the tiles of convolution_tiled and sums are
 // short.
 
 #include "tensor.glsl"
 #include "convolution.glsl"
+
+const uint LANE_CHANNELS = CHANNELS / SHARERS;
 
 void main() {
     // Past the last pixel everything but the writing happens to the last one, because subgroups must stay whole.
@@ -33,10 +35,15 @@ void main() {
         [[unroll]] for (int d = 0; d < 3; ++d) positions[i][d] = o[d] * p.position_step[d] + p.position_start[d];
         [[unroll]] for (uint r = 0; r < CHANNELS; ++r) sums[i][r] = 0.0;
     }
-    // Lane i reads the weight of output channel i % CHANNELS. Channels past the group's last repeat it, so that every
-    // read is inside.
-    const uint lane_k = min(first + gl_SubgroupInvocationID % CHANNELS, p.group_outputs - 1);
-    const uint filter_start = group * p.filter_group_stride + lane_k * p.filter_strides[0];
+    // Lane i reads the weights of output channels i % SHARERS and every SHARERS further. Channels past the group's last repeat it, so that
+    // every read is inside.
+    uint filters[LANE_CHANNELS];
+    float biases[LANE_CHANNELS];
+    [[unroll]] for (uint j = 0; j < LANE_CHANNELS; ++j) {
+        const uint channel = min(first + j * SHARERS + gl_SubgroupInvocationID % SHARERS, p.group_outputs - 1);
+        filters[j] = group * p.filter_group_stride + channel * p.filter_strides[0];
+        biases[j] = load_bias(group * p.group_outputs + channel);
+    }
 
     for (uint t0 = 0; t0 < p.window[0]; ++t0) {
         for (uint t1 = 0; t1 < p.window[1]; ++t1) {
@@ -49,13 +56,14 @@ void main() {
                         source_at(2, positions[i].z, t2, at.z);
                     sources[i] = starts[i] + at.x * p.input_strides[2] + at.y * p.input_strides[3] + at.z * p.input_strides[4];
                 }
-                uint tap = filter_start + t0 * p.filter_strides[2] + t1 * p.filter_strides[3] + t2 * p.filter_strides[4];
+                uint tap = t0 * p.filter_strides[2] + t1 * p.filter_strides[3] + t2 * p.filter_strides[4];
                 for (uint c = 0; c < p.group_channels; ++c) {
-                    const float weight = load_w(tap);
+                    float weights[LANE_CHANNELS];
+                    [[unroll]] for (uint j = 0; j < LANE_CHANNELS; ++j) weights[j] = load_w(filters[j] + tap);
                     float values[PIXELS];
                     [[unroll]] for (uint i = 0; i < PIXELS; ++i) values[i] = inside[i] ? load_x(sources[i]) : 0.0;
                     [[unroll]] for (uint r = 0; r < CHANNELS; ++r) {
-                        const float own = subgroupShuffle(weight, r);
+                        const float own = subgroupShuffle(weights[r / SHARERS], r % SHARERS);
                         [[unroll]] for (uint i = 0; i < PIXELS; ++i) sums[i][r] = fma(values[i], own, sums[i][r]);
                     }
                     [[unroll]] for (uint i = 0; i < PIXELS; ++i) sources[i] += p.input_strides[1];
@@ -64,6 +72,8 @@ void main() {
             }
         }
     }
+    float own_biases[CHANNELS];
+    [[unroll]] for (uint r = 0; r < CHANNELS; ++r) own_biases[r] = subgroupShuffle(biases[r / SHARERS], r % SHARERS);
     [[unroll]] for (uint i = 0; i < PIXELS; ++i) {
         const uint pixel = first_pixel + i * LOCAL_SIZE_X;
         if (pixel >= p.pixels) return;
@@ -71,7 +81,9 @@ void main() {
         uvec3 o;
         split_pixel(pixel, batch, o);
         [[unroll]] for (uint r = 0; r < CHANNELS; ++r) {
-            if (first + r < p.group_outputs) store(batch, group * p.group_outputs + first + r, o, sums[i][r]);
+            const uint channel = group * p.group_outputs + first + r;
+            if (first + r < p.group_outputs)
+                store_sum(batch, channel, o, sums[i][r], own_biases[r], load_addend(output_element(batch, channel, o)));
         }
     }
 }

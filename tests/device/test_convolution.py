@@ -68,7 +68,17 @@ FORWARD: Problems = {
     "strided and padded": ((2, 3, 9, 11), (5, 3, 3, 4), {"strides": (2, 3), "pads": (1, 2, 0, 1)}),
     "dilated, in groups": ((1, 6, 12, 13), (4, 3, 3, 2), {"dilations": (2, 3), "pads": (1, 1, 2, 0), "group": 2}),
     "depthwise": ((1, 8, 14, 15), (8, 1, 5, 5), {"pads": (2, 2, 2, 2), "strides": (2, 1), "group": 8}),
+    "depthwise, pairs": ((2, 5, 9, 14), (5, 1, 5, 5), {"pads": (2, 2, 2, 2), "group": 5}),
+    "depthwise, pairs from the one before": (
+        (1, 3, 7, 18),
+        (3, 1, 3, 3),
+        {"pads": (1, 1, 1, 1), "strides": (1, 2), "group": 3},
+    ),
+    "depthwise, dilated": ((2, 3, 9, 22), (3, 1, 3, 3), {"pads": (2, 3, 2, 3), "dilations": (2, 3), "group": 3}),
+    "depthwise, windows wider than a subgroup": ((1, 3, 6, 20), (3, 1, 3, 11), {"pads": (1, 5, 1, 5), "group": 3}),
+    "depthwise, two outputs each": ((1, 4, 8, 10), (8, 1, 3, 3), {"pads": (1, 1, 1, 1), "group": 4}),
     "pointwise": ((1, 32, 7, 7), (48, 32, 1, 1), {}),
+    "pointwise, in groups": ((3, 12, 5, 6), (20, 6, 1, 1), {"group": 2}),
     "vector": ((1, 4, 31), (3, 4, 5), {"strides": (2,), "pads": (3, 1)}),
     "volume": ((1, 2, 5, 6, 7), (3, 2, 2, 3, 2), {"strides": (1, 2, 2), "pads": (0, 1, 1, 1, 0, 0)}),
 }
@@ -200,38 +210,67 @@ def test_owned_weights_and_contiguous_channels(device: dmlvk.Device, name: str, 
         assert outcome.passed, (str(outcome.variation), outcome.detail)
 
 
-@pytest.mark.parametrize("name", ["strided and padded", "dilated, in groups", "volume"])
+@pytest.mark.parametrize("padding", [1, 2])
+def test_pairs_past_the_end_of_a_row_count_nothing(device: dmlvk.Device, padding: int) -> None:
+    """Behind each row of an odd number of inputs there is NaN."""
+    sizes, window = (2, 3, 5, 13), 2 * padding + 1
+    whole = np.full((*sizes[:3], 14), np.nan, np.float32)
+    x, w = whole[..., :13], random(3, 1, window, window)
+    x[...] = random(*sizes)
+    attributes = operator_attributes(2, {"pads": (padding,) * 4, "group": 3})
+    desc = dmlvk.Convolution(
+        input_tensor=TensorDesc(TensorDataType.FLOAT32, sizes, tuple(step // 4 for step in x.strides)),
+        filter_tensor=TensorDesc(TensorDataType.FLOAT32, w.shape),
+        output_tensor=TensorDesc(TensorDataType.FLOAT32, sizes),
+        **attributes,
+    )
+    buffers = [device.create_buffer(array.nbytes) for array in (whole, w, x)]
+    for buffer, array in zip(buffers, (whole, w), strict=False):
+        buffer.write(array)
+    operator = ReadyOperator(device, desc, "depthwise")
+    commands = device.create_command_list()
+    operator.record(commands, [*map(BufferBinding, buffers[:2]), None], [BufferBinding(buffers[2])])
+    commands.submit()
+    found = buffers[2].read().view(np.float32).reshape(sizes)
+    assert_close(found, eager.convolution(np.ascontiguousarray(x), w, **attributes, device=device))
+
+
+@pytest.mark.parametrize("name", ["strided and padded", "dilated, in groups", "volume", "pointwise"])
 def test_several_pixels_of_an_invocation_are_the_same_bits(
     device: dmlvk.Device, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some pixels are behind the last."""
+    """Some pixels are behind the last one, and some channels."""
     if not device.capabilities.is_cpu:
         pytest.skip("only an invocation on a CPU has several")
     x_sizes, w_sizes, attributes = FORWARD[name]
-    x, w = random(*x_sizes), random(*w_sizes)
+    x, w, bias = random(*x_sizes), random(*w_sizes), random(1, w_sizes[0], *(1,) * (len(x_sizes) - 2))
     desc = dmlvk.Convolution(
         input_tensor=TensorDesc(TensorDataType.FLOAT32, x_sizes),
         filter_tensor=TensorDesc(TensorDataType.FLOAT32, w_sizes),
+        bias_tensor=TensorDesc(TensorDataType.FLOAT32, bias.shape),
         **operator_attributes(len(x_sizes) - 2, attributes),
     )
     desc = desc.replace(output_tensor=TensorDesc(TensorDataType.FLOAT32, desc.inferred_output_sizes()[0]))
-    buffers = [device.create_buffer(array.nbytes) for array in (x, w)]
-    for buffer, array in zip(buffers, (x, w), strict=True):
+    buffers = [device.create_buffer(array.nbytes) for array in (x, w, bias)]
+    for buffer, array in zip(buffers, (x, w, bias), strict=True):
         buffer.write(array)
     output = device.create_buffer(desc.tensor("output_tensor").total_tensor_size_in_bytes)
     found = []
-    for least in (convolution._CPU_WORK, 0):
-        monkeypatch.setattr(convolution, "_CPU_WORK", least)
+    for most in (0, 8, 16, 32):
+        monkeypatch.setattr(convolution, "_CPU_CHANNELS", ((0, most),))
         operator = ReadyOperator(device, desc, "direct")
         (launch,) = operator.compiled.plan.dispatches
-        assert isinstance(launch, Dispatch) and dict(launch.kernel.constants)["PIXELS"] == (4 if least == 0 else 1)
+        assert isinstance(launch, Dispatch)
+        constants = dict(launch.kernel.constants)
+        assert constants["PIXELS"] == (4 if most else 1) and constants["CHANNELS"] <= max(most, 8)
         output.write(np.full_like(output.read(), 0xFF))  # what is not written is NaN, and not what was there before
         commands = device.create_command_list()
-        operator.record(commands, [*map(BufferBinding, buffers), None], [BufferBinding(output)])
+        operator.record(commands, [*map(BufferBinding, buffers)], [BufferBinding(output)])
         commands.submit()
         found.append(output.read())
-    assert np.isfinite(found[1].view(np.float32)).all()
-    np.testing.assert_array_equal(*found)
+    assert np.isfinite(found[0].view(np.float32)).all()
+    for other in found[1:]:
+        np.testing.assert_array_equal(other, found[0])
 
 
 def test_winograd_in_several_parts(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:

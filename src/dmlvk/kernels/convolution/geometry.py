@@ -257,7 +257,7 @@ def dispatch_of(
     constants: Mapping[str, int],
     grid: tuple[int, int, int],
     *,
-    variant: Mapping[str, int] | None = None,
+    variant: Mapping[str, int | str] | None = None,
     places: Mapping[str, Range] | None = None,
     subgroup_size: int = 0,
     **params: int | tuple[int, ...],

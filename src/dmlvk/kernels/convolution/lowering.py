@@ -12,7 +12,7 @@ from dmlvk.kernels.common.limitation import LOOP_ROUNDS, POSITIONS
 from dmlvk.kernels.common.plan import Dispatch, Launch, Plan, Range, Source, aligned, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.rule import choose
-from dmlvk.kernels.common.shapes import check_rounds, linear_grid
+from dmlvk.kernels.common.shapes import check_rounds, coalesce, linear_grid, pair_type
 from dmlvk.kernels.convolution.cooperative import (
     channels_last_image,
     cooperative,
@@ -20,7 +20,7 @@ from dmlvk.kernels.convolution.cooperative import (
     is_channels_last,
     turned_output,
 )
-from dmlvk.kernels.convolution.geometry import Geometry, as_it_is, dispatch_of, divided_phases, geometry_of
+from dmlvk.kernels.convolution.geometry import Geometry, as_it_is, dispatch_of, divided_phases, geometry_of, one_tap
 from dmlvk.kernels.convolution.lanes import depthwise_lanes, lane_registers
 from dmlvk.kernels.convolution.lines import line_terms, lines, lines_bytes, lines_fit
 from dmlvk.kernels.convolution.manifest import InputMode
@@ -29,20 +29,27 @@ from dmlvk.kernels.convolution.rules import CONVOLUTION, ConvolutionProblem
 from dmlvk.kernels.convolution.tiles import input_mode, is_lean, split, tiled
 from dmlvk.kernels.convolution.winograd import winograd, winograd_bytes
 from dmlvk.kernels.matmul import lowering as matmul
+from dmlvk.kernels.matmul.rules import QUAD
 from dmlvk.spec import ops
-from dmlvk.spec.enums import ConvolutionDirection
+from dmlvk.spec.enums import ConvolutionDirection, TensorDataType
 from dmlvk.spec.ops.convolution import ConvolutionAdd
 
 _RUN = 4
 """Outputs along W that an invocation of the depthwise kernel computes."""
+_CPU_RUN = 8
+"""Those on a processor, where a row has more than a run of the others. lavapipe (Mesa 22.3, two cores, 2026-11-30), ms so,
+with weights that the subgroup passes round and inputs in pairs, and with runs of 4 that read all by themselves: 5x5 over
+6x240x12x160 95 and 255, 3x3 over 64x112x112 19 and 43."""
 _CHANNELS = 8
 """Output channels that an invocation of the direct kernel computes, where subgroups are no smaller."""
 _FEW_CHANNELS = 4
 """Those where a group has no more. H200 (driver 580, 2026-11-29), float32, us so and with 8: 3x3 over 128x512x512 to 3 519
 and 559, over 32x1024x1024 to 3 349 and 497, over 16x224x224 to 3 23.4 and 27.5."""
-_CPU_PIXELS, _CPU_WORK = 4, 1 << 26
-"""Pixels of an invocation on a processor, and the multiply-adds from which on they pay for their longer code. lavapipe (Mesa
-22.3, two cores), seconds of the three networks of examples/ocr.py so and with one pixel: 17.5 and 22.4."""
+_CPU_PIXELS = 4
+_CPU_CHANNELS = ((1 << 29, 32), (1 << 26, 16))
+"""Pixels of an invocation on a processor, and the multiply-adds from which on it has them and so many channels, which save
+reads and take the driver longer to compile. lavapipe (Mesa 22.3, two cores, 2026-11-30), ms of 3x3 over 64x56x56 to 64 with
+8, 16 and 32 channels 86, 55 and 39; seconds to compile 1.1, 2.1 and 4.2."""
 
 
 def _problem(desc: ops.Convolution) -> ConvolutionProblem:
@@ -69,6 +76,7 @@ def _problem_of(desc: ops.Convolution, geometry: Geometry) -> ConvolutionProblem
         lane_registers=None if adds else lane_registers(desc, geometry),
         cooperative=cooperative_fits(desc, geometry),
         channels_last=cooperative_fits(desc, geometry) and is_channels_last(desc, geometry),
+        pointwise=_is_pointwise(desc, geometry),
         planes=planes_fit(desc, geometry),
         line_depth=math.prod(geometry.window[:2]) * line_terms(geometry) if lines_fit(desc, geometry) else 0,
         lines_bytes=lines_bytes(geometry),
@@ -95,17 +103,21 @@ def _direct(desc: ops.Convolution, geometry: Geometry, problem: ConvolutionProbl
     check_rounds(2 * problem.group_channels * problem.taps, caps, desc.dml_name)
     filters = as_it_is(geometry)
     local = 32 if caps.is_cpu else 64
-    channels = min(_CHANNELS if problem.group_outputs > _FEW_CHANNELS else _FEW_CHANNELS, caps.least_subgroup)
-    blocks = -(-problem.group_outputs // channels)
+    channels = sharers = min(_CHANNELS if problem.group_outputs > _FEW_CHANNELS else _FEW_CHANNELS, caps.least_subgroup)
     work = problem.pixels * problem.groups * problem.group_outputs * problem.group_channels * problem.taps
-    pixels = _CPU_PIXELS if caps.is_cpu and work >= _CPU_WORK else 1
+    pixels = 1
+    most = next((most for least, most in _CPU_CHANNELS if caps.is_cpu and work >= least), 0)
+    if most:
+        each = -(-problem.group_outputs // -(-problem.group_outputs // most))  # of blocks as even as can be
+        pixels, channels = _CPU_PIXELS, -(-each // sharers) * sharers
+    blocks = -(-problem.group_outputs // channels)
     x, y, _ = linear_grid(-(-problem.pixels // (local * pixels)), caps)
     return filters.plan(
         dispatch_of(
             "convolution_direct",
             desc,
             filters,
-            {"LOCAL_SIZE_X": local, "CHANNELS": channels, "PIXELS": pixels},
+            {"LOCAL_SIZE_X": local, "CHANNELS": channels, "SHARERS": sharers, "PIXELS": pixels},
             (x, y, problem.groups * blocks),
             pixels=problem.pixels,
             group_blocks=blocks,
@@ -118,18 +130,29 @@ def _depthwise(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabil
     geometry = geometry_of(desc)
     filters = as_it_is(geometry)
     width = geometry.output_sizes[4]
-    row_runs = -(-width // _RUN)
+    run = _CPU_RUN if caps.is_cpu and width > _RUN else _RUN
+    row_runs = -(-width // run)
     runs = problem.pixels // width * row_runs
     x, y, _ = linear_grid(-(-runs // local), caps)
+    steps, pairs = geometry.input_strides, False
+    if caps.is_cpu and desc.tensor("input_tensor").data_type == TensorDataType.FLOAT32:
+        pairs = steps[4] == 1 and all(step % 2 == 0 for step in steps[3::-1])
     constants = {
         "LOCAL_SIZE_X": local,
-        "PIXELS": _RUN,
+        "PIXELS": run,
         "WINDOW_W": geometry.window[2],
         "STRIDE_W": desc.strides[-1],
         "DILATION_W": desc.dilations[-1],
+        "SHARERS": min(_CHANNELS, caps.least_subgroup) if caps.is_cpu else 1,
+        "PAIRS": int(pairs),
+        "SHIFT": geometry.position_start[2] % 2 if pairs else 0,
     }
+    variant = {"PAIR": pair_type(caps) if caps.is_cpu else "0"}
     grid = (x, y, problem.groups * problem.group_outputs)
-    return filters.plan(dispatch_of("convolution_depthwise", desc, filters, constants, grid, runs=runs, row_runs=row_runs))
+    dispatch = dispatch_of(
+        "convolution_depthwise", desc, filters, constants, grid, variant=variant, runs=runs, row_runs=row_runs
+    )
+    return filters.plan(dispatch)
 
 
 def _vector(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabilities) -> Plan:
@@ -156,6 +179,63 @@ def _vector(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabiliti
         activation=fused(desc.fused_activation),
     )
     return matmul.vector(product, caps)
+
+
+_LEAST_PLANE = 16
+"""The fewest positions of an image whose planes fill the invocations of a product."""
+
+
+def _is_pointwise(desc: ops.Convolution, geometry: Geometry) -> bool:
+    return (
+        math.prod(geometry.window) == 1
+        and one_tap(geometry)
+        and geometry.position_step == (1, 1, 1)
+        and geometry.input_sizes == geometry.output_sizes[2:]
+        and not any(desc.output_padding)
+        and (geometry.output_start, geometry.filter_offset) == (0, 0)
+        and math.prod(geometry.input_sizes) >= _LEAST_PLANE
+        and _position_step(geometry) is not None
+    )
+
+
+def _position_step(geometry: Geometry) -> tuple[int, int] | None:
+    """How far apart neighbouring positions of the input and the output are; None where rows of them are apart."""
+    steps = (geometry.input_strides[2:], geometry.output_strides[2:])
+    joined = coalesce(geometry.input_sizes, steps)
+    return (joined.strides[0][0], joined.strides[1][0]) if len(joined.sizes) == 1 else None
+
+
+def _pointwise(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabilities) -> Plan:
+    """Rows are the output channels of a group, columns the positions of an image."""
+    geometry = geometry_of(desc)
+    check_rounds(-(-geometry.group_channels // QUAD), caps, desc.dml_name)
+    steps = _position_step(geometry)
+    assert steps is not None, "the rule is possible"
+    x, y, bias = geometry.input_strides, geometry.output_strides, desc.bias_tensor is not None
+    y_strides = (y[0], geometry.group_outputs * y[1], y[1], steps[1])
+    adds = isinstance(desc, ConvolutionAdd)
+    product = matmul.Product(
+        data_type=desc.tensor("input_tensor").data_type,
+        batch=(geometry.output_sizes[0], problem.groups),
+        rows=geometry.group_outputs,
+        columns=math.prod(geometry.input_sizes),
+        depth=geometry.group_channels,
+        a=input_range(1),
+        b=input_range(0),
+        c=input_range(2 if bias else 1),
+        y=output_range(),
+        a_strides=(0, geometry.filter_group_stride, geometry.filter_strides[0], geometry.filter_strides[1]),
+        b_strides=(x[0], geometry.group_channels * x[1], x[1], steps[0]),
+        c_strides=(0, geometry.group_outputs * geometry.bias_stride, geometry.bias_stride, 0),
+        y_strides=y_strides,
+        has_c=bias,
+        alpha=1.0,
+        beta=1.0,
+        activation=fused(desc.fused_activation),
+        addend=input_range(3) if adds else None,
+        addend_strides=y_strides if adds else (0, 0, 0, 0),
+    )
+    return matmul.rows(product, caps)
 
 
 def _phases(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabilities) -> Plan:
@@ -240,6 +320,7 @@ register(
         "vector": _vector,
         "depthwise_lanes": depthwise_lanes,
         "depthwise": _depthwise,
+        "pointwise": _pointwise,
         "winograd": winograd,
         **{name: _whole(name) for name in _OF_GEOMETRY},
     },

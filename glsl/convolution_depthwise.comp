@@ -16,6 +16,10 @@
 // A CPU's read is a loop over the lanes, of one number or of 64 bits, even where all lanes read the same. So there each invocation reads
 // one weight, which the subgroup passes round, and inputs in pairs where rows of them begin on 8 bytes.
 
+// The bias of all outputs of a workgroup.
+float own_bias;
+#define BIAS_OF(channel) own_bias
+
 #include "tensor.glsl"
 #include "convolution.glsl"
 
@@ -56,7 +60,7 @@ void main() {
     const uint filter_start = group * p.filter_group_stride + (channel - group * p.group_outputs) * p.filter_strides[0];
     const uint input_start = batch * p.input_strides[0] + group * p.input_strides[1];
     const uint column = first * STRIDE_W + p.position_start[2] - SHIFT;
-    const float own_bias = load_bias(channel);
+    own_bias = load_bias(channel);
 
     float sums[PIXELS];
     [[unroll]] for (uint j = 0; j < PIXELS; ++j) sums[j] = 0.0;
@@ -97,6 +101,6 @@ void main() {
     if (linear_invocation() >= p.runs) return;
     [[unroll]] for (uint j = 0; j < PIXELS; ++j) {
         o.z = first + j;
-        if (o.z < p.output_sizes[4]) store_sum(batch, channel, o, sums[j], own_bias, 0.0);
+        if (o.z < p.output_sizes[4]) store(batch, channel, o, sums[j]);
     }
 }

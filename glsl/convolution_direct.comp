@@ -14,6 +14,10 @@
 // Chosen on CPUs, and elsewhere where the channels of a group are too few to fill the tiles of convolution_tiled and sums are
 // short.
 
+// The bias of the output that is stored next.
+float own_bias;
+#define BIAS_OF(channel) own_bias
+
 #include "tensor.glsl"
 #include "convolution.glsl"
 
@@ -81,9 +85,8 @@ void main() {
         uvec3 o;
         split_pixel(pixel, batch, o);
         [[unroll]] for (uint r = 0; r < CHANNELS; ++r) {
-            const uint channel = group * p.group_outputs + first + r;
-            if (first + r < p.group_outputs)
-                store_sum(batch, channel, o, sums[i][r], own_biases[r], load_addend(output_element(batch, channel, o)));
+            own_bias = own_biases[r];
+            if (first + r < p.group_outputs) store(batch, group * p.group_outputs + first + r, o, sums[i][r]);
         }
     }
 }

@@ -14,7 +14,7 @@
 
 // The number of C that the next output is finished with.
 float own_c;
-#define C_NUMBER(outer, inner, m, n) own_c
+#define OWN_C own_c
 
 #include "tensor.glsl"
 #include "gemm_quads.glsl"

@@ -6,9 +6,9 @@
 // T is the data type of the factors. R is that of the others, where it may be another one; BFLOAT16 is held as its bits.
 // Every operand has its strides in the order (outer batch, inner batch, row, column) of the untransposed product, so no
 // shader knows about transposes, and zero strides broadcast. C is unused where HAS_C is 0, and of the factors' type where it
-// is C_BITS. Addend is unused where ADDEND is 0, which says when it is added: see the manifest. A variant ADDS of 0 has no
-// addend at all: code that never runs costs registers too. NO_SCALED_CLIP: whoever includes this fuses no clip with a
-// ScaleBias.
+// is C_BITS; a kernel that defines OWN_C has the number of the next output there. Addend is unused where ADDEND is 0, which
+// says when it is added: see the manifest. A variant ADDS of 0 has no addend at all: code that never runs costs registers
+// too. NO_SCALED_CLIP: whoever includes this fuses no clip with a ScaleBias.
 
 #ifndef DMLVK_GEMM_GLSL
 #define DMLVK_GEMM_GLSL
@@ -61,11 +61,6 @@ float load_b(uint element) { return FACTOR_NUMBER(b[BYTE_OFFSET_B / T_BYTES + el
 // The first element of the matrix at (outer, inner) of the batch.
 uint matrix_start(uint outer, uint inner, uint strides[4]) { return outer * strides[0] + inner * strides[1]; }
 
-// The number of C for an output. Kernels that have it already say so before they include this.
-#ifndef C_NUMBER
-#define C_NUMBER(outer, inner, m, n) load_c(matrix_start(outer, inner, p.c_strides) + (m) * p.c_strides[2] + (n) * p.c_strides[3])
-#endif
-
 // The output for a sum: it is scaled, C is added, then the addend unless the sum began with it, and the activation is applied; in this
 // order, so that the bits are those of a Gemm and an addition. One function: as two, one of which called the other, gemm_cooperative took 30 us
 // instead of 6 (H200, driver 580).
@@ -75,7 +70,12 @@ float finished(uint outer, uint inner, uint m, uint n, float sum) {
 #endif
     float value = p.alpha * sum;
     if (HAS_C != 0) {
-        value = fma(p.beta, C_NUMBER(outer, inner, m, n), value);
+#ifdef OWN_C
+        value = fma(p.beta, OWN_C, value);
+#else
+        const uint element = matrix_start(outer, inner, p.c_strides) + m * p.c_strides[2] + n * p.c_strides[3];
+        value = fma(p.beta, load_c(element), value);
+#endif
     }
 #if ADDS
     if (ADDEND == ADDEND_LAST) {

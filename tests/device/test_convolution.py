@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
+from compiled import assert_in_registers
 from crossed import crossed
 from numpy.typing import NDArray
 from onnx import helper
@@ -208,6 +209,32 @@ def test_owned_weights_and_contiguous_channels(device: dmlvk.Device, name: str, 
     for rule in set(possible_rules(problem.desc, device.capabilities)) - {"direct", "naive"}:
         outcome = check_problem(device, entry, dataclasses.replace(variation, rule=rule), problem)
         assert outcome.passed, (str(outcome.variation), outcome.detail)
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        ((32, 256, 56, 56), (256, 256, 3, 3)),
+        ((4, 512, 64, 64), (512, 512, 3, 3)),
+        ((2, 320, 64, 64), (320, 320, 3, 3)),
+        ((32, 512, 7, 7), (512, 512, 3, 3)),
+        ((16, 192, 17, 17), (192, 192, 1, 7)),
+        ((8, 64, 56, 56), (256, 64, 1, 1)),
+        ((1, 128, 256, 256), (3, 128, 3, 3)),
+    ],
+    ids=str,
+)
+def test_tiles_of_matrices_keep_their_sums_in_registers(
+    device: dmlvk.Device, sizes: tuple[tuple[int, ...], tuple[int, ...]], layout: str
+) -> None:
+    """On an H200 sums in local memory take ten times as long."""
+    x, w = (TensorDesc(TensorDataType.FLOAT16, own, dmlvk.calculate_strides(layout, own)) for own in sizes)
+    pads = tuple(size // 2 for size in sizes[1][2:])
+    desc = dmlvk.Convolution(input_tensor=x, filter_tensor=w, **operator_attributes(2, {"pads": (*pads, *pads)}))
+    (own,) = desc.inferred_output_sizes()
+    output = TensorDesc(TensorDataType.FLOAT16, own, dmlvk.calculate_strides(layout, own))
+    assert_in_registers(device, desc.replace(output_tensor=output), "cooperative", "convolution_cooperative")
 
 
 @pytest.mark.parametrize("padding", [1, 2])

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx.reference
 import pytest
+from compiled import assert_in_registers
 from crossed import crossed
 from numpy.typing import NDArray
 from onnx import helper
@@ -380,19 +381,9 @@ OF_MATRICES = [
 def test_tiles_of_matrices_keep_their_sums_in_registers(
     device: dmlvk.Device, rows: int, depth: int, columns: int, transposed: bool
 ) -> None:
-    """A driver that tells says so; on an H200 sums in local memory take ten times as long. The upper half of its number is
-    no size."""
-    caps = device.capabilities
+    """On an H200 sums in local memory take ten times as long."""
     matrices = (rows, depth), (columns, depth) if transposed else (depth, columns), (rows, columns)
     tensors = (TensorDesc(TensorDataType.FLOAT16, sizes) for sizes in matrices)
     fields = dict(zip(("a_tensor", "b_tensor", "output_tensor"), tensors, strict=True))
     desc = dmlvk.Gemm(**fields, trans_b=TRANSPOSE if transposed else NONE)
-    if "executable_properties" not in caps.features or "cooperative" not in possible_rules(desc, caps):
-        pytest.skip("the driver does not tell, or multiplies no matrices")
-    dispatch = lower(desc, caps, force="cooperative").dispatches[0]
-    assert isinstance(dispatch, Dispatch)
-    told = [item for program in device.programs(dispatch) for item in program.statistics]
-    local = [int(item.value) & 0xFFFFFFFF for item in told if item.name == "Local Memory Size"]
-    if not local:
-        pytest.skip("the driver does not tell of local memory")
-    assert local == [0] * len(local)
+    assert_in_registers(device, desc, "cooperative", "gemm_cooperative")

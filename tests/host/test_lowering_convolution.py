@@ -369,7 +369,8 @@ def test_lines_need_one_group_and_pay_for_enough_outputs() -> None:
         ((4, 256, 80, 80), (12, 256, 3, 3), "NCHW", "cooperative"),
         ((8, 64, 128, 128), (1, 64, 1, 1), "NCHW", "naive"),  # the copy to contiguous channels takes longer than the rest
         ((8, 64, 128, 128), (1, 64, 1, 1), "NHWC", "cooperative"),
-        ((1, 8, 224, 224), (3, 8, 3, 3), "NHWC", "direct"),
+        ((1, 8, 224, 224), (3, 8, 3, 3), "NHWC", "cooperative"),
+        ((1, 4, 224, 224), (3, 4, 3, 3), "NHWC", "direct"),
     ],
 )
 def test_few_outputs_are_matrices_where_these_are_faster(
@@ -382,6 +383,18 @@ def test_few_outputs_are_matrices_where_these_are_faster(
     if rule == "cooperative":
         launch = next(launch for launch in lower(desc, KNOWN).dispatches if launch.name == "convolution_cooperative")
         assert isinstance(launch, Dispatch) and dict(launch.kernel.constants)["TILE_N"] == 16
+
+
+@pytest.mark.parametrize(
+    ("layout", "is_half", "rule"),
+    [("NHWC", True, "cooperative"), ("NHWC", False, "tiled"), ("NCHW", True, "direct"), ("NCHW", False, "direct")],
+)
+def test_groups_of_few_channels_are_direct_where_they_lie_in_planes(layout: str, is_half: bool, rule: str) -> None:
+    x = (8, 256, 28, 28)
+    desc = convolution(x, (256, 8, 3, 3), group_count=32, start_padding=(1, 1), end_padding=(1, 1))
+    desc = half(desc) if is_half else desc
+    tensor = TensorDesc(desc.input_tensor.data_type, x, calculate_strides(layout, x))
+    assert chosen(desc.replace(input_tensor=tensor, output_tensor=tensor), KNOWN) == rule
 
 
 def test_cooperative_positions_have_15_bits() -> None:
@@ -606,6 +619,18 @@ def test_phases_whose_weights_are_kept_run_beside_each_other() -> None:
         assert [isinstance(launch, Dispatch) and launch.beside_previous for launch in launches] == beside
 
 
+def test_phases_of_words_run_beside_each_other_in_memory_of_their_own() -> None:
+    """Of float32, launch by launch: sums in parts, then what adds them."""
+    desc = owned(backward((1, 128, 1, 1000), (128, 64, 1, 16), strides=(1, 8), start_padding=(0, 4), end_padding=(0, 4)))
+    plan = lower(desc, GPU, force="phases")
+    flags = [isinstance(launch, Dispatch) and launch.beside_previous for launch in plan.dispatches]
+    steps = [launch.name for launch, beside in zip(plan.dispatches, flags, strict=True) if not beside]
+    assert len(plan.dispatches) == 8 * len(steps) and flags == [False, *[True] * 7] * len(steps)
+    made = [part for launch in plan.dispatches[:8] for part in launch.bindings if part.source is Source.TEMPORARY]
+    assert len(made) == len(set(made)) == (8 if len(steps) == 2 else 0)
+    assert all(part.offset + part.nbytes <= plan.temporary_bytes for part in made)
+
+
 def test_few_outputs_of_phases_are_stored_between_each_others() -> None:
     few = half(backward((1, 64, 8, 8), (64, 64, 4, 4), strides=(2, 2)))
     launches = lower(few, COOPERATIVE, force="phases").dispatches
@@ -628,6 +653,9 @@ def test_few_outputs_have_no_launches_for_each_phase() -> None:
     assert chosen(backward((8, 256, 64, 64), (256, 128, 4, 4), strides=(2, 2))) == "phases"
     assert chosen(backward((8, 256, 64, 64), (256, 128, 4, 4), strides=(2, 2)), CPU) != "phases"
     assert chosen(backward((8, 256, 64, 64), (256, 128, 4, 4))) != "phases"
+    voice = {"strides": (1, 8), "start_padding": (0, 4), "end_padding": (0, 4)}
+    assert chosen(backward((1, 128, 1, 1000), (128, 64, 1, 16), **voice), KNOWN) == "phases"
+    assert chosen(backward((1, 512, 1, 64), (512, 256, 1, 16), **voice), KNOWN) == "split"
 
 
 def test_a_volume_of_whole_words_takes_matrices() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Mapping
 
@@ -33,6 +34,7 @@ from dmlvk.kernels.matmul.rules import QUAD
 from dmlvk.spec import ops
 from dmlvk.spec.enums import ConvolutionDirection, TensorDataType
 from dmlvk.spec.ops.convolution import ConvolutionAdd
+from dmlvk.spec.tensor import element_bits
 
 _RUN = 4
 """Outputs along W that an invocation of the depthwise kernel computes."""
@@ -45,6 +47,10 @@ _CHANNELS = 8
 _FEW_CHANNELS = 4
 """Those where a group has no more. H200 (driver 580, 2026-11-29), float32, us so and with 8: 3x3 over 128x512x512 to 3 519
 and 559, over 32x1024x1024 to 3 349 and 497, over 16x224x224 to 3 23.4 and 27.5."""
+_WORD_BITS = 32
+"""What invocations write at once at least: of narrower elements a word may have outputs of two."""
+_APART_BYTES = 64
+"""The distance of neighbouring positions from which on each is read by itself."""
 _CPU_PIXELS = 4
 _CPU_CHANNELS = ((1 << 29, 32), (1 << 26, 16))
 """Pixels of an invocation on a processor, and the multiply-adds from which on it has them and so many channels, which save
@@ -60,6 +66,7 @@ def _problem_of(desc: ops.Convolution, geometry: Geometry) -> ConvolutionProblem
     width = desc.strides[-1], desc.dilations[-1], geometry.window[2]
     taps, tabled = math.prod(geometry.window), input_mode(desc, geometry) is InputMode.TABLE
     adds = isinstance(desc, ConvolutionAdd)
+    step = max(geometry.input_strides[4], geometry.output_strides[4])
     positions = math.prod(geometry.output_sizes[2:]) * math.prod(geometry.input_sizes) * math.prod(geometry.window)
     return ConvolutionProblem(
         pixels=geometry.pixels,
@@ -76,6 +83,7 @@ def _problem_of(desc: ops.Convolution, geometry: Geometry) -> ConvolutionProblem
         lane_registers=None if adds else lane_registers(desc, geometry),
         cooperative=cooperative_fits(desc, geometry),
         channels_last=cooperative_fits(desc, geometry) and is_channels_last(desc, geometry),
+        apart=step * element_bits(desc.tensor("input_tensor").data_type) // 8 >= _APART_BYTES,
         pointwise=_is_pointwise(desc, geometry),
         planes=planes_fit(desc, geometry),
         line_depth=math.prod(geometry.window[:2]) * line_terms(geometry) if lines_fit(desc, geometry) else 0,
@@ -86,6 +94,7 @@ def _problem_of(desc: ops.Convolution, geometry: Geometry) -> ConvolutionProblem
         * math.prod(-(-size // step) for size, step in zip(geometry.output_sizes[2:], geometry.divisor, strict=True)),
         phase_taps=math.prod(-(-taps // apart) for taps, apart in zip(geometry.window, geometry.taps_apart, strict=True)),
         segment=(_RUN - 1) * width[0] + (width[2] - 1) * width[1] + 1,
+        phases_apart=_phases_apart(desc, geometry),
         is_product=desc.group_count == positions == 1 and not any(desc.start_padding + desc.output_padding) and not adds,
     )
 
@@ -256,29 +265,42 @@ def _phases(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabiliti
             turned.range,
             taken + turned.range.nbytes,
         )
-    initialize: list[Launch] = []
-    temporary, persistent = taken, 0
-    # Where channels are contiguous no word has outputs of two phases, so that those which need nothing else run beside.
-    apart, alone = whole.output_strides[1] == 1 and whole.group_outputs % 2 == 0, False
+    plans: list[tuple[Plan, Range]] = []
     for geometry, one, rule in zip(divided_phases(whole), problems, rules, strict=True):
-        places = {Source.TEMPORARY: taken, Source.PERSISTENT: persistent}
         x = input_range(0)
         if image is not None and rule == "cooperative":
             geometry, x = dataclasses.replace(geometry, input_strides=image.strides), image.range
-        plan = _OF_GEOMETRY[rule](desc, geometry, one, caps)
-        launches += (
-            dataclasses.replace(launch, beside_previous=True)
-            if apart and alone and len(plan.dispatches) == 1 and isinstance(launch, Dispatch)
-            else launch
-            for launch in _moved(plan.dispatches, places, x, y)
-        )
-        alone = len(plan.dispatches) == 1
+        plans.append((_OF_GEOMETRY[rule](desc, geometry, one, caps), x))
+    # Where no word has outputs of two phases these run beside each other, launch by launch, each with memory of its own.
+    needed = [aligned(plan.temporary_bytes) for plan, _ in plans]
+    apart = _phases_apart(desc, whole) and taken + sum(needed) <= caps.storage_buffer_bytes
+    phases: list[list[Launch]] = []
+    initialize: list[Launch] = []
+    temporary, persistent = taken, 0
+    for (plan, x), own in zip(plans, needed, strict=True):
+        places = {Source.TEMPORARY: temporary if apart else taken, Source.PERSISTENT: persistent}
+        phases.append(_moved(plan.dispatches, places, x, y))
         initialize += _moved(plan.initialize, places, x, y)
-        temporary = max(temporary, taken + plan.temporary_bytes)
+        temporary = max(temporary, places[Source.TEMPORARY] + own)
         persistent = aligned(persistent + plan.persistent_bytes)
+    if apart:
+        for step in itertools.zip_longest(*phases):
+            first, *others = filter(None, step)
+            launches += [first, *map(_beside, others)]
+    else:
+        launches += itertools.chain(*phases)
     if turned is not None:
         launches.append(turned.launch)
     return Plan(tuple(launches), temporary, persistent, initialize=tuple(initialize))
+
+
+def _phases_apart(desc: ops.Convolution, geometry: Geometry) -> bool:
+    in_words = element_bits(desc.tensor("input_tensor").data_type) == _WORD_BITS
+    return in_words or (geometry.output_strides[1] == 1 and geometry.group_outputs % 2 == 0)
+
+
+def _beside(launch: Launch) -> Launch:
+    return dataclasses.replace(launch, beside_previous=True) if isinstance(launch, Dispatch) else launch
 
 
 def _moved(launches: tuple[Launch, ...], places: Mapping[Source, int], x: Range, y: Range) -> list[Launch]:

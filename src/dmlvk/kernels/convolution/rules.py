@@ -37,6 +37,7 @@ class ConvolutionProblem:
         lane_registers: The registers of an invocation of the depthwise lanes; None where they do not fit the problem.
         cooperative: Whether it is float16 that the cooperative kernel takes, if no positions are divided.
         channels_last: Whether that kernel reads the input where it is, else it has a copy made.
+        apart: Whether neighbouring positions of the input or output are so far apart that each is read by itself.
         pointwise: Whether each output position needs the input at that position alone, and positions of either are as far
             apart as their neighbours.
         planes: Whether it is float16 with a window of one tap over planes.
@@ -47,6 +48,7 @@ class ConvolutionProblem:
         segment: Inputs along W that a run of 4 outputs reads.
         phases: Where positions are divided, the remainders that they can have, else 1.
         phase_pixels, phase_taps: The most output positions and taps of one of them.
+        phases_apart: Whether no word of the output has outputs of two of them.
         is_product: Whether it is nothing but a matrix product of one pixel a batch entry: one group, one tap, no padding.
     """
 
@@ -64,6 +66,7 @@ class ConvolutionProblem:
     lane_registers: int | None
     cooperative: bool
     channels_last: bool
+    apart: bool
     pointwise: bool
     planes: bool
     line_depth: int
@@ -73,6 +76,7 @@ class ConvolutionProblem:
     phases: int
     phase_pixels: int
     phase_taps: int
+    phases_apart: bool
     is_product: bool
 
 
@@ -158,11 +162,24 @@ _MATRIX_SPEED = 0.5
 _LINES_BANDWIDTH = 0.5
 """Share of the memory's bandwidth at which lines of windows are laid out and read back: a guess that the 107 us of an H100
 for the 7x7 stem of ResNet-50, batch 32, allow."""
+_BESIDE = 0.5
+"""What a phase beside others adds to their time, in dispatches. H200 (driver 580, 2026-11-30), float32, us so, one after the
+other, and by PyTorch: 128 channels of 1000 to 64, 16 taps, steps of 8, 20, 77 and 26; 256 of 500 to 128, 11 taps, of 5,
+28, 54 and 25; 4x4, steps of 2, over 4x64x128x128 to 3 77, 189 and 50, over 8x64x32x32 to 32 31, 46 and 70."""
+_BESIDE_PIXELS = 128
+"""The fewest outputs of a channel of a phase with which that is so. With fewer all wait for the filter, of whose lines each
+reads single taps: 512 channels of 64 to 256, 16 taps, steps of 8, 111 us beside each other, and 74 by parts of all sums."""
 _MOST_PHASES = 64
 """Most remainders that have launches of their own."""
 _EXCHANGE_PRODUCTS = 1035
 """A subgroup's term where all processors are busy, in multiply-adds of one: 8 shuffles, of which it does one a cycle, in
 which it multiplies 128 times."""
+
+
+_APART = 4
+"""How many times as long as the model says the direct kernel takes where positions are apart. H200 (driver 580, 2026-11-30),
+3x3, us in planes and with contiguous channels: 32 groups of 8 of 8x28x28 27 and 87, 14 such groups 15 and 33, 8 groups of 12
+22 and 45, 32 groups of 4 of 8x56x56 40 and 155; but 8 channels of 4x128x128 in float16 16 and 14."""
 
 
 def tile_choice(problem: ConvolutionProblem, caps: Capabilities, *, split: bool) -> TileChoice:
@@ -252,13 +269,18 @@ def _phases_are_faster(caps: Capabilities, fields: tuple[Any, ...]) -> bool:
         divided=False,
         phases=1,
     )
-    return problem.phases * _microseconds(phase, caps) < _microseconds(problem, caps)
+    if not problem.phases_apart or problem.phase_pixels < _BESIDE_PIXELS:
+        return problem.phases * _microseconds(phase, caps) < _microseconds(problem, caps)
+    phase = dataclasses.replace(phase, pixels=problem.phases * problem.phase_pixels)
+    started = (problem.phases - 1) * _BESIDE * caps.model.dispatch_microseconds
+    return _microseconds(phase, caps) + started < _microseconds(problem, caps)
 
 
 def _microseconds(problem: ConvolutionProblem, caps: Capabilities) -> float:
     if _cooperative_pays(problem, caps) and _cooperative(problem, caps):
         return _by_matrices(problem, problem.group_channels * problem.taps, caps)
-    return min(tile_choice(problem, caps, split=False).microseconds, untiled_microseconds(problem, caps.model))
+    whole = min(tile_choice(problem, caps, split=False).microseconds, untiled_microseconds(problem, caps.model))
+    return min(whole, tile_choice(problem, caps, split=True).microseconds) if _split(problem, caps) else whole
 
 
 def _few_pixels(problem: ConvolutionProblem, caps: Capabilities) -> bool:
@@ -298,14 +320,14 @@ def _cooperative_pays(problem: ConvolutionProblem, caps: Capabilities) -> bool:
     return enough and matrices_pay(caps, "float16")
 
 
-def _few_outputs_pay(problem: ConvolutionProblem, caps: Capabilities) -> bool:
-    """Whether matrices are faster though most of their columns are none of the outputs'."""
-    few = problem.group_outputs < _MATRIX_EDGE <= problem.group_channels
-    return few and matrices_pay(caps, "float16") and bool(decided(_few_outputs_are_faster, caps, _fields(problem)))
+def _few_pay(problem: ConvolutionProblem, caps: Capabilities) -> bool:
+    """Whether matrices are faster though the outputs do not fill their columns, or the channels their depth."""
+    few = min(problem.group_channels, problem.group_outputs) < _MATRIX_EDGE
+    return few and matrices_pay(caps, "float16") and bool(decided(_few_are_faster, caps, _fields(problem)))
 
 
 @functools.lru_cache(maxsize=1024)
-def _few_outputs_are_faster(caps: Capabilities, fields: tuple[Any, ...]) -> bool:
+def _few_are_faster(caps: Capabilities, fields: tuple[Any, ...]) -> bool:
     problem = ConvolutionProblem(*fields)
     model = caps.model
     depth = problem.group_channels * problem.taps
@@ -371,7 +393,7 @@ def untiled_microseconds(problem: ConvolutionProblem, model: DeviceModel) -> flo
     """The time of an invocation for 8 channels of a pixel: a memory's latency a term, or the subgroup's exchanges."""
     subgroups = problem.groups * -(-problem.group_outputs // 8) * -(-problem.pixels // 32)
     busy = subgroups * _EXCHANGE_PRODUCTS / (model.processors * model.products_per_microsecond)
-    term = max(_TERM_LATENCIES * model.latency_microseconds, busy)
+    term = max(_TERM_LATENCIES * model.latency_microseconds, busy) * (_APART if problem.apart else 1)
     return model.dispatch_microseconds + problem.line * problem.lines * term
 
 
@@ -455,14 +477,15 @@ CONVOLUTION = (
     ),
     Rule(
         "cooperative",
-        when=lambda problem, caps: _cooperative_pays(problem, caps) or _few_outputs_pay(problem, caps),
+        when=lambda problem, caps: _cooperative_pays(problem, caps) or _few_pay(problem, caps),
         possible=_cooperative,
         because="float16 with whole words of channels, on a device with cooperative matrices; an input whose channels are "
         "not contiguous is copied first. H200, 3x3 on 32x256x56x56 with contiguous channels in 375 us, 315 TFLOP/s, else "
         "in 452, with tiles 3390; 3x3x3 on 2x64x16x32x32 in 62 and 69, with tiles 202. Of few outputs (driver 580, "
         "2026-11-29), us so and by the best other rule: 3x3 over 128x512x512 to 3 135 and 519 (PyTorch 172), over "
         "2x320x64x64 to 4 17 and 59 (PyTorch 58), over 64x256x256 to 3 23 and 86, over 512x64x64 to 8 15 and 48, over "
-        "4x256x80x80 to 12 33 and 138",
+        "4x256x80x80 to 12 33 and 138. Of few channels a group, contiguous (2026-11-30): 32 groups of 8 of 8x28x28, 3x3, 22 "
+        "and 42 (PyTorch 16), 14 such groups 11 and 23",
     ),
     Rule(
         "winograd",

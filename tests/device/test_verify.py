@@ -333,10 +333,10 @@ class Fault(NamedTuple):
 
 
 FAULTS = {
-    "products of few columns where shared memory is least": Fault(
+    "products of few rows or columns where shared memory is least": Fault(
         "gemm.glsl",
         "float value = p.alpha * sum;",
-        "float value = p.alpha * sum * (p.columns < 4u ? 1.0001 : 1.0);",
+        "float value = p.alpha * sum * (min(p.rows, p.columns) < 4u ? 1.0001 : 1.0);",
         "Gemm",
         "one column, FLOAT32",
         dmlvk.Mask(limits=(("shared_memory_bytes", 16384),)),

@@ -289,7 +289,8 @@ def test_several_pixels_of_an_invocation_are_the_same_bits(
         (launch,) = operator.compiled.plan.dispatches
         assert isinstance(launch, Dispatch)
         constants = dict(launch.kernel.constants)
-        assert constants["PIXELS"] == (4 if most else 1) and constants["CHANNELS"] <= max(most, 8)
+        assert constants["PIXELS"] == (4 if most else 1)
+        assert (constants["CHANNELS"] > 8) == (min(most, w_sizes[0]) > 8)
         output.write(np.full_like(output.read(), 0xFF))  # what is not written is NaN, and not what was there before
         commands = device.create_command_list()
         operator.record(commands, [*map(BufferBinding, buffers)], [BufferBinding(output)])

@@ -335,6 +335,16 @@ def one_tap(geometry: Geometry) -> bool:
     return math.prod(geometry.window) == 1 and geometry.divisor == (1, 1, 1) and is_inside
 
 
+def meets_itself(desc: ops.Convolution, geometry: Geometry) -> bool:
+    """Whether each output position needs the input at that position alone."""
+    return (
+        one_tap(geometry)
+        and geometry.position_step == (1, 1, 1)
+        and geometry.input_sizes == geometry.output_sizes[2:]
+        and not any(desc.output_padding)
+    )
+
+
 def whole_quads(sizes: tuple[int, ...], strides: tuple[int, ...], axis: int, size: int) -> bool:
     """Whether a tensor lies in aligned quads along a dimension, ``size`` elements of which follow each other."""
     return (

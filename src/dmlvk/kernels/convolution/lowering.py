@@ -21,7 +21,7 @@ from dmlvk.kernels.convolution.cooperative import (
     is_channels_last,
     turned_output,
 )
-from dmlvk.kernels.convolution.geometry import Geometry, as_it_is, dispatch_of, divided_phases, geometry_of, one_tap
+from dmlvk.kernels.convolution.geometry import Geometry, as_it_is, dispatch_of, divided_phases, geometry_of, meets_itself
 from dmlvk.kernels.convolution.lanes import depthwise_lanes, lane_registers
 from dmlvk.kernels.convolution.lines import line_terms, lines, lines_bytes, lines_fit
 from dmlvk.kernels.convolution.manifest import InputMode
@@ -196,11 +196,7 @@ _LEAST_PLANE = 16
 
 def _is_pointwise(desc: ops.Convolution, geometry: Geometry) -> bool:
     return (
-        math.prod(geometry.window) == 1
-        and one_tap(geometry)
-        and geometry.position_step == (1, 1, 1)
-        and geometry.input_sizes == geometry.output_sizes[2:]
-        and not any(desc.output_padding)
+        meets_itself(desc, geometry)
         and (geometry.output_start, geometry.filter_offset) == (0, 0)
         and math.prod(geometry.input_sizes) >= _LEAST_PLANE
         and _position_step(geometry) is not None

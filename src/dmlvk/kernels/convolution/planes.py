@@ -10,7 +10,7 @@ from dmlvk.kernels.common.cooperative_tile import WORD, cooperative_constants
 from dmlvk.kernels.common.plan import Plan
 from dmlvk.kernels.common.shapes import divisors, linear_grid
 from dmlvk.kernels.convolution.cooperative import is_half
-from dmlvk.kernels.convolution.geometry import Geometry, as_it_is, dispatch_of, one_tap, repacked, whole_planes
+from dmlvk.kernels.convolution.geometry import Geometry, as_it_is, dispatch_of, meets_itself, repacked, whole_planes
 from dmlvk.kernels.convolution.matrix_tiles import plane_tile
 from dmlvk.kernels.convolution.rules import ConvolutionProblem
 from dmlvk.spec import ops
@@ -23,10 +23,7 @@ def planes_fit(desc: ops.Convolution, geometry: Geometry) -> bool:
     return (
         is_half(desc)
         and geometry.group_channels % WORD == 0
-        and one_tap(geometry)
-        and geometry.position_step == (1, 1, 1)
-        and geometry.input_sizes == geometry.output_sizes[2:]
-        and not any(desc.output_padding)
+        and meets_itself(desc, geometry)
         and geometry.output_start % 4 == 0
         and whole_planes(inputs, geometry.input_strides)
         and whole_planes(geometry.output_sizes, geometry.output_strides)

@@ -7,16 +7,17 @@
 // Constants: PIXELS (4) outputs an invocation along W; WINDOW_W (3), STRIDE_W (1), DILATION_W (1) as in the desc;
 // SHARERS (1) neighbouring invocations that read the weights of a row of the window together; PAIRS (0): whether inputs are read two at a
 // time, the first of them SHIFT (0) before a run's first; HAS_BIAS (1), the activation's id. HAS_DIVISOR stays 0.
-// Grid: x folded into y, over runs of PIXELS (batch included); z over output channels.
+// CHANNELS_INSIDE (0): neighbouring invocations have neighbouring channels, not runs; not where they share weights.
+// Grid: x folded into y, over runs of PIXELS (batch included), or over them and, fastest, channels; z over output channels, else.
 //
 // Runs of neighbouring outputs overlap in what they read: a row of (PIXELS - 1) * STRIDE_W + (WINDOW_W - 1) *
 // DILATION_W + 1 inputs is read once into registers for PIXELS * WINDOW_W products. The weights are the same for the
-// whole workgroup. Bound by memory, not arithmetic: chosen wherever it is possible.
+// whole workgroup, but for CHANNELS_INSIDE. Bound by memory, not arithmetic: chosen wherever it is possible.
 //
 // A CPU's read is a loop over the lanes, of one number or of 64 bits, even where all lanes read the same. So there each invocation reads
 // one weight, which the subgroup passes round, and inputs in pairs where rows of them begin on 8 bytes.
 
-// The bias of all outputs of a workgroup.
+// The bias of an invocation's outputs.
 float own_bias;
 #define BIAS_OF(channel) own_bias
 
@@ -49,13 +50,15 @@ vec2 pair_of_row(uint source, uint position) {
 
 void main() {
     // Past the last run everything but the writing happens to the last one, because subgroups must stay whole.
-    const uint run = min(linear_invocation(), p.runs - 1);
+    const uint count = CHANNELS_INSIDE != 0 ? p.runs * p.output_sizes[1] : p.runs;
+    const uint own = min(linear_invocation(), count - 1);
+    const uint run = CHANNELS_INSIDE != 0 ? own / p.output_sizes[1] : own;
     const uint row = run / p.row_runs;
     const uint first = (run - row * p.row_runs) * PIXELS;
     uint batch;
     uvec3 o;
     split_pixel(row * p.output_sizes[4], batch, o);
-    const uint channel = gl_WorkGroupID.z;
+    const uint channel = CHANNELS_INSIDE != 0 ? own - run * p.output_sizes[1] : gl_WorkGroupID.z;
     const uint group = channel / p.group_outputs;
     const uint filter_start = group * p.filter_group_stride + (channel - group * p.group_outputs) * p.filter_strides[0];
     const uint input_start = batch * p.input_strides[0] + group * p.input_strides[1];
@@ -98,7 +101,7 @@ void main() {
             }
         }
     }
-    if (linear_invocation() >= p.runs) return;
+    if (linear_invocation() >= count) return;
     [[unroll]] for (uint j = 0; j < PIXELS; ++j) {
         o.z = first + j;
         if (o.z < p.output_sizes[4]) store(batch, channel, o, sums[j]);

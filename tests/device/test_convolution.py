@@ -211,6 +211,39 @@ def test_owned_weights_and_contiguous_channels(device: dmlvk.Device, name: str, 
         assert outcome.passed, (str(outcome.variation), outcome.detail)
 
 
+@pytest.mark.parametrize("name", [name for name in FORWARD if name.startswith("depthwise")] + ["channels of a volume"])
+def test_neighbours_may_be_channels(device: dmlvk.Device, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the depthwise kernel: the same bits as where they are runs."""
+    volume = (1, 7, 3, 5, 9), (7, 1, 2, 3, 3), {"pads": (1, 1, 1, 0, 1, 1), "strides": (1, 2, 1), "group": 7}
+    x_sizes, w_sizes, attributes = FORWARD.get(name, volume)
+    rank = len(x_sizes) - 2
+    x, w, bias = random(*x_sizes), random(*w_sizes), random(1, w_sizes[0], *(1,) * rank)
+    found = []
+    for inside in (False, True):
+        monkeypatch.setattr(convolution, "_channels_inside", lambda *_, inside=inside: inside)
+        desc = dmlvk.Convolution(
+            **{
+                f"{field}_tensor": TensorDesc(TensorDataType.FLOAT32, array.shape)
+                for field, array in (("input", x), ("filter", w), ("bias", bias))
+            },
+            **operator_attributes(rank, attributes),
+        )
+        desc = desc.replace(output_tensor=TensorDesc(TensorDataType.FLOAT32, desc.inferred_output_sizes()[0]))
+        operator = ReadyOperator(device, desc, "depthwise")
+        (launch,) = operator.compiled.plan.dispatches
+        assert isinstance(launch, Dispatch) and dict(launch.kernel.constants)["CHANNELS_INSIDE"] == inside
+        buffers = [device.create_buffer(array.nbytes) for array in (x, w, bias)]
+        for buffer, array in zip(buffers, (x, w, bias), strict=True):
+            buffer.write(array)
+        output = device.create_buffer(desc.tensor("output_tensor").total_tensor_size_in_bytes)
+        commands = device.create_command_list()
+        operator.record(commands, [*map(BufferBinding, buffers)], [BufferBinding(output)])
+        commands.submit()
+        found.append(output.read().view(np.float32))
+    assert_close(found[0], eager.convolution(x, w, bias, **operator_attributes(rank, attributes), device=device).ravel())
+    np.testing.assert_array_equal(found[1], found[0])
+
+
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize(
     "sizes",

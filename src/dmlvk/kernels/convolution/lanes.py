@@ -22,7 +22,7 @@ _LANE_WAVE = 0.25
 """Share of a wave from which on an invocation takes several rows: fewer leave the device idle."""
 _LANE_WORKGROUP = 128
 _GROUP_LANES = 8
-"""Invocations along contiguous channels: whole lines of the cache."""
+"""Most invocations along contiguous channels: whole lines of the cache."""
 _CHANNELS_WORKGROUP = 128
 
 
@@ -85,9 +85,10 @@ def _depthwise_channels(desc: ops.Convolution, geometry: Geometry, form: _Lanes,
     # A row of taps is a row of groups of channels.
     filters = repacked(desc, geometry, (1, 1, 0, 0, width * c, c), height * width * c, caps)
     local = min(_CHANNELS_WORKGROUP, most_invocations(caps))
-    columns = min(power_of_two(-(-w // form.columns)), local // _GROUP_LANES // 4)
-    rows = local // (_GROUP_LANES * columns)
-    walk = (n, -(-h // rows), -(-w // (columns * form.columns)), -(-c // (_GROUP_LANES * form.lanes)))
+    lanes = min(_GROUP_LANES, power_of_two(-(-c // form.lanes)))
+    columns = min(power_of_two(-(-w // form.columns)), local // lanes // 4)
+    rows = local // (lanes * columns)
+    walk = (n, -(-h // rows), -(-w // (columns * form.columns)), -(-c // (lanes * form.lanes)))
     dispatch = dispatch_of(
         "convolution_depthwise_channels",
         desc,
@@ -95,7 +96,7 @@ def _depthwise_channels(desc: ops.Convolution, geometry: Geometry, form: _Lanes,
         {
             "LOCAL_SIZE_X": local,
             "COLUMNS": form.columns,
-            "GROUP_LANES": _GROUP_LANES,
+            "GROUP_LANES": lanes,
             "GROUP_COLUMNS": columns,
             "WINDOW_H": form.window[0],
             "WINDOW_W": form.window[1],

@@ -142,9 +142,12 @@ def _depthwise(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabil
     run = _CPU_RUN if caps.is_cpu and width > _RUN else _RUN
     row_runs = -(-width // run)
     runs = problem.pixels // width * row_runs
-    x, y, _ = linear_grid(-(-runs // local), caps)
+    channels = problem.groups * problem.group_outputs
+    inside = _channels_inside(geometry, caps)
+    shares = caps.is_cpu and not inside
+    x, y, _ = linear_grid(-(-runs * (channels if inside else 1) // local), caps)
     steps, pairs = geometry.input_strides, False
-    if caps.is_cpu and desc.tensor("input_tensor").data_type == TensorDataType.FLOAT32:
+    if shares and desc.tensor("input_tensor").data_type == TensorDataType.FLOAT32:
         pairs = steps[4] == 1 and all(step % 2 == 0 for step in steps[3::-1])
     constants = {
         "LOCAL_SIZE_X": local,
@@ -152,16 +155,22 @@ def _depthwise(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabil
         "WINDOW_W": geometry.window[2],
         "STRIDE_W": desc.strides[-1],
         "DILATION_W": desc.dilations[-1],
-        "SHARERS": min(_CHANNELS, caps.least_subgroup) if caps.is_cpu else 1,
+        "SHARERS": min(_CHANNELS, caps.least_subgroup) if shares else 1,
         "PAIRS": int(pairs),
         "SHIFT": geometry.position_start[2] % 2 if pairs else 0,
+        "CHANNELS_INSIDE": int(inside),
     }
-    variant = {"PAIR": pair_type(caps) if caps.is_cpu else "0"}
-    grid = (x, y, problem.groups * problem.group_outputs)
+    variant = {"PAIR": pair_type(caps) if shares else "0"}
+    grid = (x, y, 1 if inside else channels)
     dispatch = dispatch_of(
         "convolution_depthwise", desc, filters, constants, grid, variant=variant, runs=runs, row_runs=row_runs
     )
     return filters.plan(dispatch)
+
+
+def _channels_inside(geometry: Geometry, caps: Capabilities) -> bool:
+    """Whether invocations of the depthwise kernel lie along channels."""
+    return not caps.is_cpu and geometry.input_strides[1] == 1 and geometry.output_sizes[1] >= caps.least_subgroup
 
 
 def _vector(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabilities) -> Plan:

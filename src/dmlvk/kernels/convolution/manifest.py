@@ -133,6 +133,7 @@ ROWS: tuple[KernelSpec, ...] = (
             ("SHARERS", 1),
             ("PAIRS", 0),
             ("SHIFT", 0),
+            ("CHANNELS_INSIDE", 0),
         ),
         variants=(("T", FLOATS), ("PAIR", ("0", "BITS64", "UINT64"))),
         extensions=("GL_KHR_shader_subgroup_shuffle",),

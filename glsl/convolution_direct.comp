@@ -11,8 +11,7 @@
 // Each value of x is read once for CHANNELS products, each weight is handed round once for PIXELS, and neighbouring invocations read
 // neighbouring pixels. All invocations of a workgroup need the same weights: each reads one of SHARERS of them and the subgroup passes them
 // round, because a CPU's read is a loop over the lanes, even where all of them read the same (measured on lavapipe: 2 to 3 times faster).
-// Chosen on CPUs, and elsewhere where the channels of a group are too few to fill the tiles of convolution_tiled and sums are
-// short.
+// Chosen on CPUs; elsewhere convolution_shared_weights is faster.
 
 // The bias of the output that is stored next.
 float own_bias;

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from onnx import helper
 
 import dmlvk
-from dmlvk import ConvolutionDirection, ConvolutionMode, TensorDataType, TensorDesc, TensorFlags, eager
+from dmlvk import ConvolutionDirection, ConvolutionMode, TensorDataType, TensorDesc, TensorFlags, calculate_strides, eager
 from dmlvk.devices.model import H200
 from dmlvk.directml.ready_operator import ReadyOperator
 from dmlvk.kernels.common.plan import Dispatch
@@ -26,7 +26,7 @@ from dmlvk.kernels.convolution import rules as convolution_rules
 from dmlvk.kernels.convolution import tiles as convolution_tiles
 from dmlvk.kernels.convolution import winograd as convolution_winograd
 from dmlvk.kernels.convolution.matrix_tiles import MATRIX_TILES
-from dmlvk.kernels.convolution.rules import TILE_SHAPES, TileChoice
+from dmlvk.kernels.convolution.rules import TILE_SHAPES, TileChoice, WeightsBlock
 from dmlvk.kernels.lowering import lower, possible_rules
 from dmlvk.runtime.memory import BufferBinding
 from dmlvk.spec.ops.convolution import ConvolutionAdd
@@ -352,6 +352,69 @@ def test_every_tile_shape(device: dmlvk.Device, shape: Any, name: str, monkeypat
     case = next(case for case in entry.cases if case.name == name)
     outcome = check(device, entry, Variation(case, TensorDataType.FLOAT32, "packed", rule="split"))
     assert outcome.passed, outcome.detail
+
+
+@pytest.mark.parametrize(
+    ("block", "form"),
+    crossed(
+        [WeightsBlock(4, 1), WeightsBlock(8, 2), WeightsBlock(16, 2), WeightsBlock(32, 1)],
+        itertools.product(
+            [
+                "larger than a tile",
+                "64 channels, stride 2",
+                "3-D",
+                "3x3, whole quads, groups, taps reversed",
+                "backward, groups, dilated, reversed, padded output",
+            ],
+            ["NCHW", "NHWC"],
+        ),
+    ),
+)
+def test_every_block_of_shared_weights(
+    device: dmlvk.Device, block: WeightsBlock, form: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where they come in several parts, of 12 terms, the last of fewer."""
+    (name, layout), (entry, _) = form, CASES
+    monkeypatch.setattr(convolution, "decided_block", lambda *_: block)
+    monkeypatch.setattr(convolution, "_SHARED_WEIGHTS_BYTES", 12 * 4 * block.channels)
+    case = next(case for case in entry.cases if case.name == name)
+    variation = Variation(case, TensorDataType.FLOAT32, layout, rule="shared_weights")
+    outcome = check_problem(device, entry, variation, build(entry.operator, variation, place_for_speed))
+    assert outcome.passed, outcome.detail
+
+
+@pytest.mark.parametrize(("channels", "together"), [(8, 4), (6, 3), (10, 2), (5, 1)])
+def test_shared_weights_read_and_write_quads_of_channels(device: dmlvk.Device, channels: int, together: int) -> None:
+    """The same bits wherever channels lie."""
+    x, w = random(2, channels, 9, 10), random(12, channels, 3, 3)
+    found = []
+    for layout in ("NCHW", "NHWC"):
+        tensors = {"input": x, "filter": w}
+        desc = dmlvk.Convolution(
+            **{f"{field}_tensor": TensorDesc(TensorDataType.FLOAT32, array.shape) for field, array in tensors.items()},
+            **operator_attributes(2, {"pads": (1, 1, 1, 1)}),
+        )
+        lying = TensorDesc(TensorDataType.FLOAT32, x.shape, calculate_strides(layout, x.shape))
+        made = TensorDesc(TensorDataType.FLOAT32, (2, 12, 9, 10), calculate_strides(layout, (2, 12, 9, 10)))
+        operator = ReadyOperator(device, desc.replace(input_tensor=lying, output_tensor=made), "shared_weights")
+        (launch,) = operator.compiled.plan.dispatches
+        assert isinstance(launch, Dispatch)
+        constants, inside = dict(launch.kernel.constants), layout == "NHWC"
+        modes = [constants[name] for name in ("TOGETHER", "X_QUADS", "Y_QUADS")]
+        assert modes == [together, inside and together == 4, inside]
+        axes = (0, 2, 3, 1) if inside else (0, 1, 2, 3)
+        inputs = [np.ascontiguousarray(x.transpose(axes)), w]
+        buffers = [device.create_buffer(array.nbytes) for array in inputs]
+        for buffer, array in zip(buffers, inputs, strict=True):
+            buffer.write(array)
+        output = device.create_buffer(made.total_tensor_size_in_bytes)
+        commands = device.create_command_list()
+        operator.record(commands, [*map(BufferBinding, buffers), None], [BufferBinding(output)])
+        commands.submit()
+        y = output.read().view(np.float32)
+        found.append(y.reshape(2, 9, 10, 12).transpose(0, 3, 1, 2) if inside else y.reshape(2, 12, 9, 10))
+    np.testing.assert_array_equal(found[1], found[0])
+    assert_close(found[0], eager.convolution(x, w, None, **operator_attributes(2, {"pads": (1, 1, 1, 1)}), device=device))
 
 
 def cooperative_outcome(device: dmlvk.Device, name: str, layout: str, rule: str = "cooperative") -> Outcome:

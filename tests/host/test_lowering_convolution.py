@@ -93,11 +93,11 @@ def parameters(dispatch: Dispatch) -> dict[str, tuple[int, ...]]:
         (convolution((8, 64, 56, 56), (128, 64, 1, 1)), "tiled", "pointwise"),
         (convolution((1, 1024, 14, 14), (64, 1024, 1, 1)), "split", "pointwise"),
         (convolution((1, 64, 56, 56), (64, 64, 3, 3)), "winograd", "direct"),
-        (convolution((1, 3, 32, 32), (16, 3, 3, 3), strides=(2, 2)), "tiled", "direct"),
+        (convolution((1, 3, 32, 32), (16, 3, 3, 3), strides=(2, 2)), "shared_weights", "direct"),
         (convolution((1, 4, 9, 9), (1, 4, 9, 9)), "split", "naive"),
         (convolution((1, 64, 30, 30), (32, 64, 28, 28)), "split", "direct"),
-        (convolution((32, 64, 56, 56), (8, 64, 3, 3)), "direct", "direct"),
-        (convolution((1, 2, 4, 4), (8, 2, 2, 2)), "direct", "direct"),
+        (convolution((32, 64, 56, 56), (8, 64, 3, 3)), "shared_weights", "direct"),
+        (convolution((1, 2, 4, 4), (8, 2, 2, 2)), "shared_weights", "direct"),
         (convolution((1, 2, 2, 2), (1, 2, 2, 2)), "naive", "naive"),
     ],
     ids=[
@@ -369,8 +369,8 @@ def test_lines_need_one_group_and_pay_for_enough_outputs() -> None:
         ((4, 256, 80, 80), (12, 256, 3, 3), "NCHW", "cooperative"),
         ((8, 64, 128, 128), (1, 64, 1, 1), "NCHW", "naive"),  # the copy to contiguous channels takes longer than the rest
         ((8, 64, 128, 128), (1, 64, 1, 1), "NHWC", "cooperative"),
-        ((1, 8, 224, 224), (3, 8, 3, 3), "NHWC", "cooperative"),
-        ((1, 4, 224, 224), (3, 4, 3, 3), "NHWC", "direct"),
+        ((1, 8, 224, 224), (3, 8, 3, 3), "NHWC", "shared_weights"),
+        ((1, 4, 224, 224), (3, 4, 3, 3), "NHWC", "shared_weights"),
     ],
 )
 def test_few_outputs_are_matrices_where_these_are_faster(
@@ -387,9 +387,14 @@ def test_few_outputs_are_matrices_where_these_are_faster(
 
 @pytest.mark.parametrize(
     ("layout", "is_half", "rule"),
-    [("NHWC", True, "cooperative"), ("NHWC", False, "tiled"), ("NCHW", True, "direct"), ("NCHW", False, "direct")],
+    [
+        ("NHWC", True, "cooperative"),
+        ("NHWC", False, "shared_weights"),
+        ("NCHW", True, "shared_weights"),
+        ("NCHW", False, "shared_weights"),
+    ],
 )
-def test_groups_of_few_channels_are_direct_where_they_lie_in_planes(layout: str, is_half: bool, rule: str) -> None:
+def test_groups_of_few_channels_share_weights_but_where_matrices_read_them(layout: str, is_half: bool, rule: str) -> None:
     x = (8, 256, 28, 28)
     desc = convolution(x, (256, 8, 3, 3), group_count=32, start_padding=(1, 1), end_padding=(1, 1))
     desc = half(desc) if is_half else desc
@@ -611,8 +616,8 @@ def test_phases_share_one_copy_of_the_input() -> None:
 
 
 def test_phases_whose_weights_are_kept_run_beside_each_other() -> None:
-    """A copy of the input, four phases, a copy of the output. Of odd channels a word has outputs of two phases."""
-    for outputs, beside in ((128, [False, False, True, True, True, False]), (127, [False] * 5)):
+    """A copy of the input, four phases, a copy of the output. Odd channels are stored number by number."""
+    for outputs, beside in ((128, [False, False, True, True, True, False]), (127, [False, False, True, True, True])):
         sizes = (8, 256, 64, 64), (256, outputs, 4, 4)
         desc = half(backward(*sizes, strides=(2, 2), start_padding=(1, 1), end_padding=(1, 1)))
         launches = lower(owned(desc), COOPERATIVE).dispatches
@@ -658,7 +663,7 @@ def test_few_outputs_have_no_launches_for_each_phase() -> None:
     assert chosen(backward((8, 256, 64, 64), (256, 128, 4, 4))) != "phases"
     voice = {"strides": (1, 8), "start_padding": (0, 4), "end_padding": (0, 4)}
     assert chosen(backward((1, 128, 1, 1000), (128, 64, 1, 16), **voice), KNOWN) == "phases"
-    assert chosen(backward((1, 512, 1, 64), (512, 256, 1, 16), **voice), KNOWN) == "split"
+    assert chosen(backward((1, 512, 1, 64), (512, 256, 1, 16), **voice), KNOWN) == "phases"
 
 
 def test_a_volume_of_whole_words_takes_matrices() -> None:

@@ -114,7 +114,13 @@ def shown(plan: Plan) -> FilledPlan:
 
 
 def kernels(plan: Plan) -> list[object]:
-    return [None if isinstance(item, BlockCopy) else item.kernel for item in (*plan.initialize, *plan.dispatches)]
+    """The pipelines of a plan, without what alone may differ: sums of an open length are never known to be whole rounds."""
+
+    def kernel(item: Dispatch) -> object:
+        constants = tuple((name, value) for name, value in item.kernel.constants if name != "WHOLE_ROUNDS")
+        return item.kernel._replace(constants=constants)
+
+    return [None if isinstance(item, BlockCopy) else kernel(item) for item in (*plan.initialize, *plan.dispatches)]
 
 
 class Outcome(NamedTuple):

@@ -13,7 +13,7 @@ from dmlvk.kernels.common.limitation import LOOP_ROUNDS, POSITIONS
 from dmlvk.kernels.common.plan import Dispatch, Launch, Plan, Range, Source, aligned, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.rule import choose
-from dmlvk.kernels.common.shapes import check_rounds, coalesce, linear_grid, pair_type
+from dmlvk.kernels.common.shapes import check_rounds, coalesce, divisors, linear_grid, pair_type
 from dmlvk.kernels.convolution.cooperative import (
     channels_last_image,
     cooperative,
@@ -24,10 +24,16 @@ from dmlvk.kernels.convolution.cooperative import (
 from dmlvk.kernels.convolution.geometry import Geometry, as_it_is, dispatch_of, divided_phases, geometry_of, meets_itself
 from dmlvk.kernels.convolution.lanes import depthwise_lanes, lane_registers
 from dmlvk.kernels.convolution.lines import line_terms, lines, lines_bytes, lines_fit
-from dmlvk.kernels.convolution.manifest import InputMode
+from dmlvk.kernels.convolution.manifest import InputMode, OutputMode
 from dmlvk.kernels.convolution.planes import planes, planes_fit
-from dmlvk.kernels.convolution.rules import CONVOLUTION, ConvolutionProblem
-from dmlvk.kernels.convolution.tiles import input_mode, is_lean, split, tiled
+from dmlvk.kernels.convolution.rules import (
+    CONVOLUTION,
+    SHARED_WEIGHTS_INVOCATIONS,
+    ConvolutionProblem,
+    channels_together,
+    decided_block,
+)
+from dmlvk.kernels.convolution.tiles import input_mode, is_lean, output_mode, split, tiled
 from dmlvk.kernels.convolution.winograd import winograd, winograd_bytes
 from dmlvk.kernels.matmul import lowering as matmul
 from dmlvk.kernels.matmul.rules import QUAD
@@ -42,15 +48,24 @@ _CPU_RUN = 8
 """Those on a processor, where a row has more than a run of the others. lavapipe (Mesa 22.3, two cores, 2026-11-30), ms so,
 with weights that the subgroup passes round and inputs in pairs, and with runs of 4 that read all by themselves: 5x5 over
 6x240x12x160 95 and 255, 3x3 over 64x112x112 19 and 43."""
+_LEAST_INSIDE = 4
+"""The fewest contiguous channels along which neighbouring invocations lie. H200 (driver 580, 2026-11-30), us so and along
+rows: 3x3x3 over 96x8x56x56, steps of 1x2x2, in float32 11 and 84, over 2x192x8x28x28 24 and 168; 5x5 of dilation 2 over
+8x384x28x28 23 and 202; 3x3 of dilation 2 over 4x20x64x64 5 and 12; in float16 the same."""
 _CHANNELS = 8
 """Output channels that an invocation of the direct kernel computes, where subgroups are no smaller."""
 _FEW_CHANNELS = 4
 """Those where a group has no more. H200 (driver 580, 2026-11-29), float32, us so and with 8: 3x3 over 128x512x512 to 3 519
 and 559, over 32x1024x1024 to 3 349 and 497, over 16x224x224 to 3 23.4 and 27.5."""
-_WORD_BITS = 32
-"""What invocations write at once at least: of narrower elements a word may have outputs of two."""
+_SHARED_WEIGHTS_BYTES = 16384
+"""The most bytes of weights in shared memory at a time."""
 _APART_BYTES = 64
-"""The distance of neighbouring positions from which on each is read by itself."""
+"""The distance of neighbouring positions from which on each is read and written by itself."""
+_APART, _QUADS_APART = 4.0, 1.6
+"""How many times as long that takes by elements, and in quads of channels. H200 (driver 580,
+2026-11-30), 3x3, float32, us in planes and with contiguous channels: 32 groups of 8 of 8x28x28 18 and 28, by elements 91; 8
+groups of 12 11 and 16, by elements 38; 3 channels of 8x224x224 to 32, steps of 2, 13 and 22, by elements 59; but 64 of
+4x56x56 to 3 20 and 20."""
 _CPU_PIXELS = 4
 _CPU_CHANNELS = ((1 << 29, 32), (1 << 26, 16))
 """Pixels of an invocation on a processor, and the multiply-adds from which on it has them and so many channels, which save
@@ -66,7 +81,7 @@ def _problem_of(desc: ops.Convolution, geometry: Geometry) -> ConvolutionProblem
     width = desc.strides[-1], desc.dilations[-1], geometry.window[2]
     taps, tabled = math.prod(geometry.window), input_mode(desc, geometry) is InputMode.TABLE
     adds = isinstance(desc, ConvolutionAdd)
-    step = max(geometry.input_strides[4], geometry.output_strides[4])
+    bits = element_bits(desc.tensor("input_tensor").data_type)
     positions = math.prod(geometry.output_sizes[2:]) * math.prod(geometry.input_sizes) * math.prod(geometry.window)
     return ConvolutionProblem(
         pixels=geometry.pixels,
@@ -74,6 +89,7 @@ def _problem_of(desc: ops.Convolution, geometry: Geometry) -> ConvolutionProblem
         group_channels=geometry.group_channels,
         group_outputs=geometry.group_outputs,
         taps=taps,
+        element_bytes=bits // 8,
         line=geometry.group_channels * (taps if tabled else 1),
         lines=1 if tabled else taps,
         lean=is_lean(desc, geometry),
@@ -82,8 +98,9 @@ def _problem_of(desc: ops.Convolution, geometry: Geometry) -> ConvolutionProblem
         adds=adds,
         lane_registers=None if adds else lane_registers(desc, geometry),
         cooperative=cooperative_fits(desc, geometry),
+        reads_quads=input_mode(desc, geometry) is InputMode.CHANNELS,
         channels_last=cooperative_fits(desc, geometry) and is_channels_last(desc, geometry),
-        apart=step * element_bits(desc.tensor("input_tensor").data_type) // 8 >= _APART_BYTES,
+        apart=_apart(desc, geometry, bits // 8),
         pointwise=_is_pointwise(desc, geometry),
         planes=planes_fit(desc, geometry),
         line_depth=math.prod(geometry.window[:2]) * line_terms(geometry) if lines_fit(desc, geometry) else 0,
@@ -94,9 +111,17 @@ def _problem_of(desc: ops.Convolution, geometry: Geometry) -> ConvolutionProblem
         * math.prod(-(-size // step) for size, step in zip(geometry.output_sizes[2:], geometry.divisor, strict=True)),
         phase_taps=math.prod(-(-taps // apart) for taps, apart in zip(geometry.window, geometry.taps_apart, strict=True)),
         segment=(_RUN - 1) * width[0] + (width[2] - 1) * width[1] + 1,
-        phases_apart=_phases_apart(desc, geometry),
         is_product=desc.group_count == positions == 1 and not any(desc.start_padding + desc.output_padding) and not adds,
     )
+
+
+def _apart(desc: ops.Convolution, geometry: Geometry, element_bytes: int) -> float:
+    read, written = geometry.input_strides[4] * element_bytes, geometry.output_strides[4] * element_bytes
+    read_in_quads = input_mode(desc, geometry) is InputMode.CHANNELS
+    written_in_quads = output_mode(desc, geometry) is OutputMode.CHANNELS
+    if (read >= _APART_BYTES and not read_in_quads) or (written >= _APART_BYTES and not written_in_quads):
+        return _APART
+    return _QUADS_APART if read > _APART_BYTES or written >= _APART_BYTES else 1.0
 
 
 def _naive(desc: ops.Convolution, geometry: Geometry, problem: ConvolutionProblem, caps: Capabilities) -> Plan:
@@ -130,6 +155,41 @@ def _direct(desc: ops.Convolution, geometry: Geometry, problem: ConvolutionProbl
             (x, y, problem.groups * blocks),
             pixels=problem.pixels,
             group_blocks=blocks,
+        )
+    )
+
+
+def _shared_weights(desc: ops.Convolution, geometry: Geometry, problem: ConvolutionProblem, caps: Capabilities) -> Plan:
+    check_rounds(2 * problem.group_channels * problem.taps, caps, desc.dml_name)
+    filters = as_it_is(geometry)
+    local = min(SHARED_WEIGHTS_INVOCATIONS, caps.workgroup_invocations)
+    channels, pixels = decided_block(problem, caps)
+    together = channels_together(problem.group_channels)
+    walk = (problem.group_channels // together, *geometry.window, together)
+    terms = min(math.prod(walk), _SHARED_WEIGHTS_BYTES // (4 * channels) // together * together)
+    blocks = -(-problem.group_outputs // channels)
+    x, y, _ = linear_grid(-(-problem.pixels // (local * pixels)), caps)
+    return filters.plan(
+        dispatch_of(
+            "convolution_shared_weights",
+            desc,
+            filters,
+            {
+                "LOCAL_SIZE_X": local,
+                "CHANNELS": channels,
+                "PIXELS": pixels,
+                "TOGETHER": together,
+                "TERMS": terms,
+                "ALL": int(terms == math.prod(walk)),
+                "WINDOW_W": geometry.window[2],
+                "X_QUADS": int(together == 4 and input_mode(desc, geometry) is InputMode.CHANNELS),
+                "Y_QUADS": int(output_mode(desc, geometry) is OutputMode.CHANNELS),
+            },
+            (x, y, problem.groups * blocks),
+            pixels=problem.pixels,
+            group_blocks=blocks,
+            walk_sizes=walk,
+            walk_divisors=divisors(walk),
         )
     )
 
@@ -170,7 +230,7 @@ def _depthwise(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabil
 
 def _channels_inside(geometry: Geometry, caps: Capabilities) -> bool:
     """Whether invocations of the depthwise kernel lie along channels."""
-    return not caps.is_cpu and geometry.input_strides[1] == 1 and geometry.output_sizes[1] >= caps.least_subgroup
+    return not caps.is_cpu and geometry.input_strides[1] == 1 and geometry.output_sizes[1] >= _LEAST_INSIDE
 
 
 def _vector(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabilities) -> Plan:
@@ -276,9 +336,9 @@ def _phases(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabiliti
         if image is not None and rule == "cooperative":
             geometry, x = dataclasses.replace(geometry, input_strides=image.strides), image.range
         plans.append((_OF_GEOMETRY[rule](desc, geometry, one, caps), x))
-    # Where no word has outputs of two phases these run beside each other, launch by launch, each with memory of its own.
+    # They run beside each other, launch by launch, each with memory of its own.
     needed = [aligned(plan.temporary_bytes) for plan, _ in plans]
-    apart = _phases_apart(desc, whole) and taken + sum(needed) <= caps.storage_buffer_bytes
+    apart = taken + sum(needed) <= caps.storage_buffer_bytes
     phases: list[list[Launch]] = []
     initialize: list[Launch] = []
     temporary, persistent = taken, 0
@@ -297,11 +357,6 @@ def _phases(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabiliti
     if turned is not None:
         launches.append(turned.launch)
     return Plan(tuple(launches), temporary, persistent, initialize=tuple(initialize))
-
-
-def _phases_apart(desc: ops.Convolution, geometry: Geometry) -> bool:
-    in_words = element_bits(desc.tensor("input_tensor").data_type) == _WORD_BITS
-    return in_words or (geometry.output_strides[1] == 1 and geometry.group_outputs % 2 == 0)
 
 
 def _beside(launch: Launch) -> Launch:
@@ -325,6 +380,7 @@ _OF_GEOMETRY: Mapping[str, Callable[[ops.Convolution, Geometry, ConvolutionProbl
     "cooperative": cooperative,
     "split": split,
     "tiled": tiled,
+    "shared_weights": _shared_weights,
     "direct": _direct,
     "naive": _naive,
 }

@@ -29,6 +29,7 @@ class ConvolutionProblem:
         pixels: Output positions, all batch entries counted.
         groups, group_channels, group_outputs: Groups, and the input and output channels of each.
         taps: The taps of the window.
+        element_bytes: The bytes of an element.
         line, lines: The terms of a sum, as ``convolution_tiled`` counts them: input channels and taps, or all in one line.
         lean: Whether all that a round of tiles adds to its products is to load them: one tap, whole quads of pixels.
         divided: Whether positions are divided: direction BACKWARD with a stride above 1.
@@ -37,7 +38,9 @@ class ConvolutionProblem:
         lane_registers: The registers of an invocation of the depthwise lanes; None where they do not fit the problem.
         cooperative: Whether it is float16 that the cooperative kernel takes, if no positions are divided.
         channels_last: Whether that kernel reads the input where it is, else it has a copy made.
-        apart: Whether neighbouring positions of the input or output are so far apart that each is read by itself.
+        reads_quads: Whether each position of the input has aligned quads of channels.
+        apart: How many times as long each product takes with weights in shared memory, because neighbouring positions are
+            apart in memory.
         pointwise: Whether each output position needs the input at that position alone, and positions of either are as far
             apart as their neighbours.
         planes: Whether it is float16 with a window of one tap over planes.
@@ -48,7 +51,6 @@ class ConvolutionProblem:
         segment: Inputs along W that a run of 4 outputs reads.
         phases: Where positions are divided, the remainders that they can have, else 1.
         phase_pixels, phase_taps: The most output positions and taps of one of them.
-        phases_apart: Whether no word of the output has outputs of two of them.
         is_product: Whether it is nothing but a matrix product of one pixel a batch entry: one group, one tap, no padding.
     """
 
@@ -57,6 +59,7 @@ class ConvolutionProblem:
     group_channels: int
     group_outputs: int
     taps: int
+    element_bytes: int
     line: int
     lines: int
     lean: bool
@@ -65,8 +68,9 @@ class ConvolutionProblem:
     adds: bool
     lane_registers: int | None
     cooperative: bool
+    reads_quads: bool
     channels_last: bool
-    apart: bool
+    apart: float
     pointwise: bool
     planes: bool
     line_depth: int
@@ -76,7 +80,6 @@ class ConvolutionProblem:
     phases: int
     phase_pixels: int
     phase_taps: int
-    phases_apart: bool
     is_product: bool
 
 
@@ -150,11 +153,31 @@ _MERGE_BANDWIDTH = 0.75
 """Share of the memory's bandwidth that it has."""
 _MERGED_PART_LATENCIES = 0.155
 """The time that each part after the 32nd adds to that, in latencies."""
-_SURELY = 0.75
-"""Tiles that are not full are taken where they would need at most so much of the time without tiles."""
-_TERM_LATENCIES = 4 / 15
-"""A term of the direct kernel's sums where little else runs, in latencies. H200: 20 us for 144 terms, 37 for 288, 231 for
-2048."""
+SHARED_WEIGHTS_INVOCATIONS = 128
+_MOST_TOGETHER = 4
+_LONG_SUM = 128
+_ROUND_CHANNELS = 8
+"""Terms above which tiles that are full are taken whatever the model says, and the fewest channels with which that is so."""
+_SHORT_SUM = 16
+"""Terms below which writing is most of the time."""
+_WEIGHTS_BLOCKS = (16, 2), (16, 1), (8, 1)
+_SHORT_WEIGHTS_BLOCKS = (32, 1), (16, 1), (8, 1)
+"""The most output channels, and the pixels, of an invocation whose weights are in shared memory; the first of which there
+are enough to have ``_WEIGHTS_WAVE`` of a wave. H200 (driver 580, 2026-11-30), float32, us with (16, 2), (32, 1) and (32, 2):
+3x3 over 8x3x224x224 to 64 78, 78 and 87; over 3x1080x1920 to 32 194, 194 and 220; 6x6, steps of 2, over 3x640x640 to 16 23,
+24 and 23; 10 taps, steps of 5, over 160,000 to 512 42, 33 and 41."""
+_WEIGHTS_WAVE = 1 / 8
+_WEIGHTS_ROUND_LATENCIES = 1 / 3
+_WEIGHTS_ROUNDS = 6
+"""The time that reading the inputs of a few terms takes where little else runs, in latencies, and how many such times a
+workgroup takes longer."""
+_WEIGHTS_SPEED = 0.5
+_WEIGHTS_READS = 6
+"""The share of a processor's peak that very many channels reach, and the channels that reach half of that."""
+_SINGLE = 0.75
+"""Share of that speed which an invocation of one pixel has, where sums are not short."""
+_DIVIDED = 3
+"""How many times as long a product takes where positions are divided."""
 _MATRIX_EDGE = 16
 """Channels and outputs of a group with which matrices pay in any case."""
 _MATRIX_SPEED = 0.5
@@ -166,20 +189,14 @@ _BESIDE = 0.5
 """What a phase beside others adds to their time, in dispatches. H200 (driver 580, 2026-11-30), float32, us so, one after the
 other, and by PyTorch: 128 channels of 1000 to 64, 16 taps, steps of 8, 20, 77 and 26; 256 of 500 to 128, 11 taps, of 5,
 28, 54 and 25; 4x4, steps of 2, over 4x64x128x128 to 3 77, 189 and 50, over 8x64x32x32 to 32 31, 46 and 70."""
-_BESIDE_PIXELS = 128
-"""The fewest outputs of a channel of a phase with which that is so. With fewer all wait for the filter, of whose lines each
-reads single taps: 512 channels of 64 to 256, 16 taps, steps of 8, 111 us beside each other, and 74 by parts of all sums."""
+_WINOGRAD_GROWTH = 36 / 16
+"""The elements of a transformed block of 4x4 outputs, for each of them."""
+_WINOGRAD_BANDWIDTH = 0.9
+"""Share of the memory's bandwidth at which the transforms and products of few channels move them."""
+_DEPTHWISE_OUTPUTS = 4
+"""The most outputs of a group for each of which its windows are read again."""
 _MOST_PHASES = 64
 """Most remainders that have launches of their own."""
-_EXCHANGE_PRODUCTS = 1035
-"""A subgroup's term where all processors are busy, in multiply-adds of one: 8 shuffles, of which it does one a cycle, in
-which it multiplies 128 times."""
-
-
-_APART = 4
-"""How many times as long as the model says the direct kernel takes where positions are apart. H200 (driver 580, 2026-11-30),
-3x3, us in planes and with contiguous channels: 32 groups of 8 of 8x28x28 27 and 87, 14 such groups 15 and 33, 8 groups of 12
-22 and 45, 32 groups of 4 of 8x56x56 40 and 155; but 8 channels of 4x128x128 in float16 16 and 14."""
 
 
 def tile_choice(problem: ConvolutionProblem, caps: Capabilities, *, split: bool) -> TileChoice:
@@ -257,21 +274,18 @@ def _phases_pay(problem: ConvolutionProblem, caps: Capabilities) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def _phases_are_faster(caps: Capabilities, fields: tuple[Any, ...]) -> bool:
-    """Whether the phases one after the other are faster, each by matrices, tiles or the direct kernel."""
+    """Whether the phases beside each other are faster, each by matrices, tiles or with weights in shared memory."""
     problem = ConvolutionProblem(*fields)
     line = problem.line * problem.phase_taps // problem.taps if problem.lines == 1 else problem.line
     phase = dataclasses.replace(
         problem,
-        pixels=problem.phase_pixels,
+        pixels=problem.phases * problem.phase_pixels,
         taps=problem.phase_taps,
         line=max(line, 1),
         lines=min(problem.lines, problem.phase_taps),
         divided=False,
         phases=1,
     )
-    if not problem.phases_apart or problem.phase_pixels < _BESIDE_PIXELS:
-        return problem.phases * _microseconds(phase, caps) < _microseconds(problem, caps)
-    phase = dataclasses.replace(phase, pixels=problem.phases * problem.phase_pixels)
     started = (problem.phases - 1) * _BESIDE * caps.model.dispatch_microseconds
     return _microseconds(phase, caps) + started < _microseconds(problem, caps)
 
@@ -279,8 +293,17 @@ def _phases_are_faster(caps: Capabilities, fields: tuple[Any, ...]) -> bool:
 def _microseconds(problem: ConvolutionProblem, caps: Capabilities) -> float:
     if _cooperative_pays(problem, caps) and _cooperative(problem, caps):
         return _by_matrices(problem, problem.group_channels * problem.taps, caps)
-    whole = min(tile_choice(problem, caps, split=False).microseconds, untiled_microseconds(problem, caps.model))
+    return _without_matrices(problem, caps)
+
+
+def _without_matrices(problem: ConvolutionProblem, caps: Capabilities) -> float:
+    whole = _whole_microseconds(problem, caps)
     return min(whole, tile_choice(problem, caps, split=True).microseconds) if _split(problem, caps) else whole
+
+
+def _whole_microseconds(problem: ConvolutionProblem, caps: Capabilities) -> float:
+    tiled = tiled_microseconds(problem, caps)
+    return tiled if _fills_tiles(problem) else min(tiled, untiled_microseconds(problem, caps.model))
 
 
 def _few_pixels(problem: ConvolutionProblem, caps: Capabilities) -> bool:
@@ -307,7 +330,8 @@ def _direct(problem: ConvolutionProblem, caps: Capabilities) -> bool:
 
 
 def _fills_tiles(problem: ConvolutionProblem) -> bool:
-    return problem.group_channels * problem.taps >= 8 and problem.group_outputs >= 16 and problem.pixels >= 32
+    is_long = problem.line * problem.lines > _LONG_SUM and problem.group_channels >= _ROUND_CHANNELS
+    return is_long and problem.group_outputs >= 16 and problem.pixels >= 32
 
 
 def _cooperative(problem: ConvolutionProblem, caps: Capabilities) -> bool:
@@ -336,10 +360,13 @@ def _few_are_faster(caps: Capabilities, fields: tuple[Any, ...]) -> bool:
         return False
     image = 4 * problem.pixels * problem.groups * problem.group_channels  # read and written, as large as the output
     copied = 0.0 if problem.channels_last else model.dispatch_microseconds + image / model.bytes_per_microsecond
-    others = [untiled_microseconds(problem, model), tile_choice(problem, caps, split=False).microseconds]
-    if _split(problem, caps):
-        others.append(tile_choice(problem, caps, split=True).microseconds)
-    return found.microseconds + copied < min(others)
+    return found.microseconds + copied < _without_matrices(problem, caps)
+
+
+def _planes_pay(problem: ConvolutionProblem, caps: Capabilities) -> bool:
+    """Whether matrices are faster. Outputs that do not fill their rows cost little, because nothing is copied."""
+    enough = problem.group_channels >= _MATRIX_EDGE and problem.group_outputs > 1 and problem.pixels >= 32
+    return enough and matrices_pay(caps, "float16")
 
 
 def _planes(problem: ConvolutionProblem, caps: Capabilities) -> bool:
@@ -357,15 +384,13 @@ def _lines_pay(problem: ConvolutionProblem, caps: Capabilities) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def _lines_are_faster(caps: Capabilities, fields: tuple[Any, ...]) -> bool:
-    """Whether it is faster to lay out lines of windows, and to multiply those, than tiles or the direct kernel are."""
+    """Whether it is faster to lay out lines of windows, and to multiply those, than other rules are."""
     problem = ConvolutionProblem(*fields)
     model = caps.model
     moved = 2 * problem.lines_bytes / (_LINES_BANDWIDTH * model.bytes_per_microsecond)
     found = matrix_choice(problem.pixels, problem.group_outputs, problem.line_depth, 1, caps)
     multiplied = _by_matrices(problem, problem.line_depth, caps) if found is None else found.microseconds
-    whole = tile_choice(problem, caps, split=False).microseconds
-    if not _fills_tiles(problem):
-        whole = min(whole, untiled_microseconds(problem, model))
+    whole = _whole_microseconds(problem, caps)
     return model.dispatch_microseconds + moved + multiplied < whole
 
 
@@ -380,6 +405,27 @@ def _winograd(problem: ConvolutionProblem, caps: Capabilities) -> bool:
     return problem.winograd_bytes is not None and problem.winograd_bytes <= caps.storage_buffer_bytes
 
 
+def _winograd_pays(problem: ConvolutionProblem, caps: Capabilities) -> bool:
+    if caps.is_cpu or problem.winograd_bytes is None:
+        return False
+    many = min(problem.group_channels, problem.group_outputs) >= 32 and problem.pixels >= 128
+    return many or bool(decided(_winograd_is_faster, caps, _fields(problem)))
+
+
+@functools.lru_cache(maxsize=1024)
+def _winograd_is_faster(caps: Capabilities, fields: tuple[Any, ...]) -> bool:
+    """Whether F(4x4, 3x3) of few channels is: the input and the output once, and the transformed ones twice.
+
+    Within 20 % of what an H200 took for 11 convolutions of 1 to 320 channels.
+    """
+    problem = ConvolutionProblem(*fields)
+    model = caps.model
+    elements = problem.pixels * problem.groups * (problem.group_channels + problem.group_outputs)
+    moved = elements * problem.element_bytes * (1 + 2 * _WINOGRAD_GROWTH)
+    time = 3 * model.dispatch_microseconds + moved / (_WINOGRAD_BANDWIDTH * model.bytes_per_microsecond)
+    return time < _without_matrices(problem, caps)
+
+
 def _partial_bytes(problem: ConvolutionProblem, parts: int) -> int:
     """The bytes of the float32 sums of so many parts, rows of whole quads of pixels."""
     return 16 * parts * problem.groups * problem.group_outputs * -(-problem.pixels // 4)
@@ -389,24 +435,74 @@ def _split(problem: ConvolutionProblem, caps: Capabilities) -> bool:
     return problem.line * problem.lines >= 64 and _partial_bytes(problem, 3) <= caps.storage_buffer_bytes
 
 
+class WeightsBlock(NamedTuple):
+    """The output channels and the pixels of an invocation of ``convolution_shared_weights``."""
+
+    channels: int
+    pixels: int
+
+
+def channels_together(group_channels: int) -> int:
+    """The input channels that ``convolution_shared_weights`` reads together."""
+    return next(count for count in range(_MOST_TOGETHER, 0, -1) if group_channels % count == 0)
+
+
+def decided_block(problem: ConvolutionProblem, caps: Capabilities) -> WeightsBlock:
+    """The block for a problem whose sizes may be symbolic."""
+    block: WeightsBlock = decided(_block_of_fields, caps, _fields(problem))
+    return block
+
+
+@functools.lru_cache(maxsize=1024)
+def _block_of_fields(caps: Capabilities, fields: tuple[Any, ...]) -> WeightsBlock:
+    return _weights_block(ConvolutionProblem(*fields), caps.model)
+
+
+def _weights_block(problem: ConvolutionProblem, model: DeviceModel) -> WeightsBlock:
+    is_short = problem.line * problem.lines < _SHORT_SUM
+    for most, pixels in _SHORT_WEIGHTS_BLOCKS if is_short else _WEIGHTS_BLOCKS:
+        blocks = -(-problem.group_outputs // most)
+        channels = 4 * -(-problem.group_outputs // (4 * blocks))
+        invocations = -(-problem.pixels // pixels) * problem.groups * -(-problem.group_outputs // channels)
+        if invocations >= model.invocations(_WEIGHTS_WAVE):
+            break
+    return WeightsBlock(channels, pixels)
+
+
 def untiled_microseconds(problem: ConvolutionProblem, model: DeviceModel) -> float:
-    """The time of an invocation for 8 channels of a pixel: a memory's latency a term, or the subgroup's exchanges."""
-    subgroups = problem.groups * -(-problem.group_outputs // 8) * -(-problem.pixels // 32)
-    busy = subgroups * _EXCHANGE_PRODUCTS / (model.processors * model.products_per_microsecond)
-    term = max(_TERM_LATENCIES * model.latency_microseconds, busy) * (_APART if problem.apart else 1)
-    return model.dispatch_microseconds + problem.line * problem.lines * term
+    """The time with weights in shared memory: that of the products, or of as many reads one after the other; and of writing.
+
+    Within 30 % of what an H200 took for 20 convolutions of 1 to 64 channels.
+    """
+    terms = problem.line * problem.lines
+    channels, pixels = _weights_block(problem, model)
+    outputs = problem.pixels * problem.groups * problem.group_outputs
+    products = problem.pixels * problem.groups * channels * -(-problem.group_outputs // channels) * terms
+    speed = _WEIGHTS_SPEED * channels / (channels + _WEIGHTS_READS)
+    speed *= _SINGLE if pixels == 1 and terms >= _SHORT_SUM else 1
+    busy = products / (model.processors * model.products_per_microsecond * speed)
+    busy *= problem.apart * (_DIVIDED if problem.divided else 1)
+    rounds = terms / channels_together(problem.group_channels) + _WEIGHTS_ROUNDS
+    written = outputs * problem.element_bytes / model.bytes_per_microsecond
+    return model.dispatch_microseconds + max(rounds * _WEIGHTS_ROUND_LATENCIES * model.latency_microseconds, busy) + written
+
+
+def tiled_microseconds(problem: ConvolutionProblem, caps: Capabilities) -> float:
+    """The time of the fastest tiles. Where a tile is few rounds, what comes before the first and after the last counts: as
+    much as a round takes, where that finds taps. H200 (driver 580, 2026-11-30), us of 1 or 2 rounds by this and as
+    measured: 3x3 over 8x3x224x224 to 64 88 and 98, over 3x1080x1920 to 32 243 and 281, over 512x512 to 64 40 and 46."""
+    choice = tile_choice(problem, caps, split=False)
+    return choice.microseconds * (1 if problem.lean else 1 + 1 / choice.rounds(problem))
 
 
 def _tiles_pay(problem: ConvolutionProblem, caps: Capabilities) -> bool:
-    if caps.is_cpu:
-        return False
-    return _fills_tiles(problem) or bool(decided(_tiles_are_faster, caps, _fields(problem)))
+    return not caps.is_cpu and (_fills_tiles(problem) or bool(decided(_tiles_are_faster, caps, _fields(problem))))
 
 
 @functools.lru_cache(maxsize=1024)
 def _tiles_are_faster(caps: Capabilities, fields: tuple[Any, ...]) -> bool:
     problem = ConvolutionProblem(*fields)
-    return tile_choice(problem, caps, split=False).microseconds < _SURELY * untiled_microseconds(problem, caps.model)
+    return tiled_microseconds(problem, caps) < untiled_microseconds(problem, caps.model)
 
 
 def _split_pays(problem: ConvolutionProblem, caps: Capabilities) -> bool:
@@ -416,10 +512,7 @@ def _split_pays(problem: ConvolutionProblem, caps: Capabilities) -> bool:
 @functools.lru_cache(maxsize=1024)
 def _parts_are_faster(caps: Capabilities, fields: tuple[Any, ...]) -> bool:
     problem = ConvolutionProblem(*fields)
-    whole = tile_choice(problem, caps, split=False).microseconds
-    if not _fills_tiles(problem):
-        whole = min(whole, _SURELY * untiled_microseconds(problem, caps.model))
-    return tile_choice(problem, caps, split=True).microseconds < whole
+    return tile_choice(problem, caps, split=True).microseconds < _whole_microseconds(problem, caps)
 
 
 CONVOLUTION = (
@@ -451,7 +544,7 @@ CONVOLUTION = (
     ),
     Rule(
         "depthwise",
-        when=lambda problem, caps: caps.is_cpu or not _fills_tiles(problem),
+        when=lambda problem, caps: caps.is_cpu or problem.group_outputs <= _DEPTHWISE_OUTPUTS,
         possible=_depthwise,
         because="one input channel a group, FORWARD, where the rule before is not possible, and on CPUs: what windows of a "
         "run of outputs share is read once; 3x3 on 32x256x56x56 on an H200 in 0.13 ms against 0.50 with an invocation an "
@@ -460,7 +553,7 @@ CONVOLUTION = (
     ),
     Rule(
         "planes",
-        when=_cooperative_pays,
+        when=_planes_pay,
         possible=_planes,
         because="float16 with whole words of channels, one tap, planes in whole quads, on a device with such matrices: "
         "the product of the filter with the planes as they lie, where the rule after the next would copy the input first. "
@@ -489,13 +582,12 @@ CONVOLUTION = (
     ),
     Rule(
         "winograd",
-        when=lambda problem, caps: (
-            not caps.is_cpu and min(problem.group_channels, problem.group_outputs) >= 32 and problem.pixels >= 128
-        ),
+        when=_winograd_pays,
         possible=_winograd,
         because="3x3 windows of step 1 in float32: a quarter of the multiplications, for two transforms through temporary "
-        "memory of up to 256 MiB. H200, 256 channels of 32x56x56 in 0.9 ms, with tiles 3.2, cuDNN 2.6; 256 of 14x14 in 20 "
-        "us, split 33; 512 of 7x7, too few blocks to fill tiles, in 43, split 33. Rounding errors are those of plain "
+        "memory of up to 256 MiB; of few channels where the model of _winograd_is_faster() says that it pays. H200, 256 "
+        "channels of 32x56x56 in 0.9 ms, with tiles 3.2, cuDNN 2.6; 256 of 14x14 in 20 us, split 33; 512 of 7x7, too few "
+        "blocks to fill tiles, in 43, split 33. Rounding errors are those of plain "
         "sums, but an infinity or NaN reaches all outputs of its 6x6 block",
     ),
     Rule(
@@ -524,11 +616,23 @@ CONVOLUTION = (
         "219 and 613, 64 of 24x320 to 64 14 and 49",
     ),
     Rule(
+        "shared_weights",
+        when=lambda problem, caps: (
+            not caps.is_cpu and (problem.group_outputs > 1 or problem.reads_quads) and problem.pixels >= 8
+        ),
+        possible=_direct,
+        because="few channels, outputs or terms, on a GPU: each input serves up to 32 channels, each weight, in shared "
+        "memory, two pixels, with no barrier between terms. H200 (driver 580, 2026-11-30), float32, us so, by the best "
+        "other rule and by PyTorch: 3x3 over 3x1080x1920 to 16, steps of 2, 30, 54 and 67; 10 taps, steps of 5, over "
+        "160,000 to 512 33, 67 and 51; over 16x1080x1920 to 3 169, 282 and 733; 32 groups of 8 of 8x28x28 18, 28 and 142; "
+        "over 2x16x16x64x64 to 8 49, 109 and 132",
+    ),
+    Rule(
         "direct",
         when=lambda problem, caps: problem.group_outputs > 1 and problem.pixels >= 8,
         possible=_direct,
-        because="several output channels a group: each input value read serves 8 of them, or on a processor up to 32, "
-        "without barriers",
+        because="several output channels a group, on a processor, which reads from shared memory no faster than from "
+        "any: each input value read serves 8 of them, or up to 32, without barriers",
     ),
     Rule("naive", when=always, possible=always, because="any convolution: one invocation an output"),
 )

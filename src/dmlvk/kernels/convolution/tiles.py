@@ -66,10 +66,10 @@ def input_mode(desc: ops.Convolution, geometry: Geometry) -> InputMode:
 
 def is_lean(desc: ops.Convolution, geometry: Geometry) -> bool:
     """Whether a round finds no taps, and tiles are written in quads of pixels."""
-    return one_tap(geometry) and _output_mode(desc, geometry) == OutputMode.PLANES
+    return one_tap(geometry) and output_mode(desc, geometry) == OutputMode.PLANES
 
 
-def _output_mode(desc: ops.Convolution, geometry: Geometry) -> OutputMode:
+def output_mode(desc: ops.Convolution, geometry: Geometry) -> OutputMode:
     """The way in which the tiled kernel writes the output."""
     outputs, strides = geometry.output_sizes, geometry.output_strides
     if any(desc.output_padding):
@@ -84,7 +84,7 @@ def _output_mode(desc: ops.Convolution, geometry: Geometry) -> OutputMode:
 def _tiles(
     desc: ops.Convolution, geometry: Geometry, problem: ConvolutionProblem, caps: Capabilities, *, split: bool
 ) -> _Tiles:
-    x_mode, y_mode = input_mode(desc, geometry), _output_mode(desc, geometry)
+    x_mode, y_mode = input_mode(desc, geometry), output_mode(desc, geometry)
     choice = decided_tiles(problem, caps, split=split)
     line = problem.line
     return _Tiles(choice, x_mode, y_mode, -(-line // choice.depth), choice.rounds(problem), choice.splits)

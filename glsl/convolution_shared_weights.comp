@@ -21,7 +21,7 @@
 // neighbouring pixels. All taps of a few channels come before those of others, so that what windows share is in the nearest cache.
 // Chosen on GPUs where the channels of a group are too few to fill the tiles of convolution_tiled, or sums too short for their rounds.
 
-// The bias and the addend of the output that is stored next.
+// The bias of the output that is stored next.
 float own_bias;
 #define BIAS_OF(channel) own_bias
 

@@ -62,10 +62,9 @@ _SHARED_WEIGHTS_BYTES = 16384
 _APART_BYTES = 64
 """The distance of neighbouring positions from which on each is read and written by itself."""
 _APART, _QUADS_APART = 4.0, 1.6
-"""How many times as long that takes by elements, and in quads of channels. H200 (driver 580,
-2026-11-30), 3x3, float32, us in planes and with contiguous channels: 32 groups of 8 of 8x28x28 18 and 28, by elements 91; 8
-groups of 12 11 and 16, by elements 38; 3 channels of 8x224x224 to 32, steps of 2, 13 and 22, by elements 59; but 64 of
-4x56x56 to 3 20 and 20."""
+"""How many times as long that takes by elements, and in quads of channels. H200 (driver 580, 2026-11-30), 3x3, float32, us
+in planes and with contiguous channels: 32 groups of 8 of 8x28x28 18 and 28, by elements 91; 8 groups of 12 11 and 16, by
+elements 38; 3 channels of 8x224x224 to 32, steps of 2, 13 and 22, by elements 59; but 64 of 4x56x56 to 3 20 and 20."""
 _CPU_PIXELS = 4
 _CPU_CHANNELS = ((1 << 29, 32), (1 << 26, 16))
 """Pixels of an invocation on a processor, and the multiply-adds from which on it has them and so many channels, which save

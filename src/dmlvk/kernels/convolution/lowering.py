@@ -28,7 +28,6 @@ from dmlvk.kernels.convolution.manifest import InputMode, OutputMode
 from dmlvk.kernels.convolution.planes import planes, planes_fit
 from dmlvk.kernels.convolution.rules import (
     CONVOLUTION,
-    SHARED_WEIGHTS_INVOCATIONS,
     ConvolutionProblem,
     channels_together,
     decided_block,
@@ -57,6 +56,7 @@ _CHANNELS = 8
 _FEW_CHANNELS = 4
 """Those where a group has no more. H200 (driver 580, 2026-11-29), float32, us so and with 8: 3x3 over 128x512x512 to 3 519
 and 559, over 32x1024x1024 to 3 349 and 497, over 16x224x224 to 3 23.4 and 27.5."""
+_SHARED_WEIGHTS_WORKGROUP = 128
 _SHARED_WEIGHTS_BYTES = 16384
 """The most bytes of weights in shared memory at a time."""
 _APART_BYTES = 64
@@ -161,7 +161,7 @@ def _direct(desc: ops.Convolution, geometry: Geometry, problem: ConvolutionProbl
 def _shared_weights(desc: ops.Convolution, geometry: Geometry, problem: ConvolutionProblem, caps: Capabilities) -> Plan:
     check_rounds(2 * problem.group_channels * problem.taps, caps, desc.dml_name)
     filters = as_it_is(geometry)
-    local = min(SHARED_WEIGHTS_INVOCATIONS, caps.workgroup_invocations)
+    local = min(_SHARED_WEIGHTS_WORKGROUP, caps.workgroup_invocations)
     channels, pixels = decided_block(problem, caps)
     together = channels_together(problem.group_channels)
     walk = (problem.group_channels // together, *geometry.window, together)

@@ -153,8 +153,8 @@ _MERGE_BANDWIDTH = 0.75
 """Share of the memory's bandwidth that it has."""
 _MERGED_PART_LATENCIES = 0.155
 """The time that each part after the 32nd adds to that, in latencies."""
-SHARED_WEIGHTS_INVOCATIONS = 128
 _MOST_TOGETHER = 4
+"""The most input channels that the kernel of shared weights reads together: a quad."""
 _LONG_SUM = 128
 _ROUND_CHANNELS = 8
 """Terms above which tiles that are full are taken whatever the model says, and the fewest channels with which that is so."""

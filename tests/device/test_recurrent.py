@@ -16,7 +16,10 @@ import dmlvk
 from dmlvk import RecurrentNetworkDirection, TensorDesc, TensorFlags
 from dmlvk.directml.ready_operator import ReadyOperator
 from dmlvk.engine.numpy_types import data_type_of
+from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix
 from dmlvk.kernels.lowering import lower, possible_rules
+from dmlvk.kernels.recurrent import rules
+from dmlvk.kernels.recurrent.rules import STEP_TILES
 from dmlvk.runtime.memory import BufferBinding
 from dmlvk.spec.schema import OperatorDesc
 
@@ -32,6 +35,8 @@ FUNCTIONS: dict[Any, tuple[OperatorDesc, ...]] = {
 CELLS = [(dmlvk.Rnn, {}), (dmlvk.Lstm, {}), (dmlvk.Gru, {}), (dmlvk.Gru, {"linear_before_reset": True})]
 CELL_NAMES = ["rnn", "lstm", "gru", "gru-linear"]
 RULES = ["whole", "step", "block", "naive"]
+WORDS = 136
+"""Units whose rows of the recurrence matrix consist of words of FLOAT16, and no whole rounds or workgroups."""
 
 
 def arrays_for(row: Any, steps: int, batch: int, inputs: int, hidden: int, directions: int = 1) -> dict[str, Array]:
@@ -246,6 +251,60 @@ def test_sequences_of_a_batch_do_not_touch(device: dmlvk.Device, row: Any, more:
     found = run(device, row, spoilt, rule=rule, **more)
     others = [0, 1, 3, 4]
     equal([array[:, :, others] for array in found], [array[:, :, others] for array in clean])
+    assert np.isnan(found[0][:, :, 2]).all()
+
+
+def matrices(device: dmlvk.Device) -> None:
+    if cooperative_matrix(device.capabilities, "float16", "float32") is None:
+        pytest.skip("the device has no cooperative matrices")
+
+
+def halves(row: Any, steps: int, batch: int, hidden: int, directions: int = 1) -> dict[str, Array]:
+    arrays = arrays_for(row, steps, batch, 24, hidden, directions)
+    return {name: (array / (3 if "recurrence" in name else 1)).astype(np.float16) for name, array in arrays.items()}
+
+
+@pytest.mark.parametrize("shape", STEP_TILES, ids=lambda shape: f"{shape.entries}x{shape.units}")
+@pytest.mark.parametrize(("row", "more"), CELLS, ids=CELL_NAMES)
+def test_every_shape_of_matrices_gives_what_float32_gives(
+    device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch, row: Any, more: Any, shape: Any
+) -> None:
+    """But for what is rounded the other way, and to the same bits when run twice."""
+    matrices(device)
+    monkeypatch.setattr(rules, "STEP_TILES", (shape,))
+    arrays = halves(row, 4, 35, WORDS, 2)
+    arrays["sequence_lengths_tensor"] = np.resize(np.array([4, 0, 3], np.uint32), (1, 1, 1, 35))
+    found = run(device, row, arrays, BOTH, "cooperative", **more)
+    equal(run(device, row, arrays, BOTH, "cooperative", **more), found)
+    for mine, wanted in zip(found, run(device, row, arrays, BOTH, "naive", **more), strict=True):
+        np.testing.assert_allclose(mine.astype(np.float32), wanted.astype(np.float32), rtol=2**-10, atol=2**-20)
+        assert (mine == wanted).mean() > 0.98
+
+
+@pytest.mark.parametrize(("row", "more"), CELLS, ids=CELL_NAMES)
+def test_infinite_states_and_weights_are_multiplied_as_they_are(device: dmlvk.Device, row: Any, more: Any) -> None:
+    """An infinite state leaves no rest, and an infinite weight is multiplied by none."""
+    matrices(device)
+    arrays = halves(row, 1, 17, WORDS)
+    arrays["hidden_init_tensor"][0, 0, 3, 5] = np.inf
+    arrays["hidden_init_tensor"][0, 0, 16, 7] = -np.inf
+    arrays["recurrence_tensor"][0, 0, 9, WORDS - 1] = np.inf
+    found = run(device, row, arrays, rule="cooperative", **more)
+    wanted = run(device, row, arrays, rule="naive", **more)
+    for mine, theirs in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(mine.astype(np.float32), theirs.astype(np.float32), rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize(("row", "more"), CELLS, ids=CELL_NAMES)
+def test_matrices_keep_sequences_apart(device: dmlvk.Device, row: Any, more: Any) -> None:
+    matrices(device)
+    arrays = halves(row, 5, 18, WORDS)
+    whole = run(device, row, arrays, rule="cooperative", **more)
+    spoilt = dict(arrays, input_tensor=arrays["input_tensor"].copy())
+    spoilt["input_tensor"][0, :, 2] = np.nan
+    found = run(device, row, spoilt, rule="cooperative", **more)
+    others = [entry for entry in range(18) if entry != 2]
+    equal([array[:, :, others] for array in found], [array[:, :, others] for array in whole])
     assert np.isnan(found[0][:, :, 2]).all()
 
 

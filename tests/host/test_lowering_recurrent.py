@@ -9,7 +9,8 @@ import pytest
 
 import dmlvk
 from dmlvk import RecurrentNetworkDirection, TensorDataType, TensorDesc, TensorFlags
-from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
+from dmlvk.devices.capabilities import SUBGROUPS, Capabilities, CooperativeMatrix
+from dmlvk.devices.model import H200
 from dmlvk.kernels.common.plan import Dispatch, Plan, Source
 from dmlvk.kernels.lowering import explain, lower, possible_rules
 
@@ -22,6 +23,13 @@ LARGE = Capabilities(
 )
 LEAST = Capabilities(features=LARGE.features)
 NARROW = Capabilities(features=LARGE.features, subgroup_size=8, minimum_subgroup_size=4, maximum_subgroup_size=8)
+MATRICES = dataclasses.replace(
+    LARGE,
+    features=LARGE.features
+    | {"cooperative_matrix", "vulkan_memory_model", "float16", "int16", "subgroup_size_control", "full_subgroups"},
+    cooperative_matrices=(CooperativeMatrix(16, 16, 16, "float16", "float32"),),
+    model=H200,
+)
 GATES = {dmlvk.Rnn: 1, dmlvk.Lstm: 4, dmlvk.Gru: 3}
 SIGMOID, TANH = dmlvk.ActivationSigmoid(), dmlvk.ActivationTanh()
 FUNCTIONS: dict[Any, Any] = {dmlvk.Rnn: (TANH,), dmlvk.Lstm: (SIGMOID, TANH, TANH), dmlvk.Gru: (SIGMOID, TANH)}
@@ -70,6 +78,55 @@ def test_the_rule(desc: Any, rule: str) -> None:
     assert next(found.name for found, holds in explain(desc, LARGE) if holds) == rule
 
 
+@pytest.mark.parametrize(
+    ("desc", "rule"),
+    [
+        (network(dmlvk.Lstm, 100, 16, 512, 512, TensorDataType.FLOAT16), "cooperative"),
+        (network(dmlvk.Lstm, 100, 15, 512, 512, TensorDataType.FLOAT16), "step"),
+        (network(dmlvk.Lstm, 100, 16, 512, 516, TensorDataType.FLOAT16), "step"),
+        (network(dmlvk.Lstm, 100, 16, 512, 512), "step"),
+        (network(dmlvk.Lstm, 2**16, 16, 512, 512, TensorDataType.FLOAT16), "block"),
+        (network(dmlvk.Gru, 100, 16, 64, 64, TensorDataType.FLOAT16), "whole"),
+    ],
+)
+def test_many_sequences_of_float16_are_multiplied_by_matrices(desc: Any, rule: str) -> None:
+    """Where rows of R consist of words, and the host prepares a dispatch for each step."""
+    assert next(found.name for found, holds in explain(desc, MATRICES) if holds) == rule
+
+
+def test_states_that_may_be_too_large_for_float16_are_not_multiplied_by_its_matrices() -> None:
+    desc = network(dmlvk.Rnn, 100, 16, 512, 512, TensorDataType.FLOAT16)
+    assert "cooperative" in possible_rules(desc, MATRICES)
+    for function in (dmlvk.ActivationRelu(), dmlvk.ActivationScaledTanh(alpha=1e5)):
+        assert "cooperative" not in possible_rules(desc.replace(activation_descs=(function,)), MATRICES)
+
+
+@pytest.mark.parametrize(
+    ("batch", "hidden", "cover"),
+    [(16, 512, (16, 8)), (16, 1024, (16, 8)), (64, 512, (16, 8)), (64, 1024, (32, 8)), (256, 512, (32, 16))],
+)
+def test_matrices_of_more_sequences_and_units_read_less_and_leave_fewer_workgroups(
+    batch: int, hidden: int, cover: tuple[int, int]
+) -> None:
+    plan = lower(network(dmlvk.Lstm, 3, batch, 8, hidden, TensorDataType.FLOAT16), MATRICES, force="cooperative")
+    launch = plan.dispatches[-1]
+    assert isinstance(launch, Dispatch)
+    constants = dict(launch.kernel.constants)
+    assert (constants["ENTRIES"], constants["UNITS"]) == cover
+    assert launch.grid == (hidden // cover[1], batch // cover[0], 1)
+
+
+def test_nothing_of_float16_is_staged_for_matrices_but_the_states() -> None:
+    """Nor for the input's products, by whatever rule, unless one number does not say where the next row is."""
+    desc = network(dmlvk.Lstm, 3, 16, 40, 64, TensorDataType.FLOAT16)
+    for rule, staged in (("cooperative", 2), ("step", 3)):
+        found = kernels(lower(desc, MATRICES, force=rule))
+        assert found.count("recurrent_stage") == staged and "gemm_cooperative" in found
+    turned = network(dmlvk.Lstm, 3, 16, 40, 64, TensorDataType.FLOAT16, strides=(0, 40, 120, 1))
+    found = kernels(lower(turned, MATRICES, force="cooperative"))
+    assert found.count("recurrent_stage") == 4 and "gemm_cooperative" not in found
+
+
 def test_without_subgroups_or_with_more_than_a_binding_holds_the_simplest_rule_remains() -> None:
     desc = network(dmlvk.Lstm, 64, 64, 512, 512)
     assert possible_rules(desc, Capabilities(features=frozenset())) == ["naive"]
@@ -79,10 +136,10 @@ def test_without_subgroups_or_with_more_than_a_binding_holds_the_simplest_rule_r
     assert possible_rules(desc, LEAST) == ["step", "block", "naive"]
 
 
-@pytest.mark.parametrize("caps", [LEAST, LARGE, NARROW], ids=["least", "large", "narrow"])
+@pytest.mark.parametrize("caps", [LEAST, LARGE, NARROW, MATRICES], ids=["least", "large", "narrow", "matrices"])
 @pytest.mark.parametrize("data_type", [TensorDataType.FLOAT32, TensorDataType.FLOAT16])
 @pytest.mark.parametrize("row", [dmlvk.Rnn, dmlvk.Lstm, dmlvk.Gru])
-@pytest.mark.parametrize(("batch", "hidden"), [(1, 1), (3, 7), (1, 33), (20, 512), (100, 100)])
+@pytest.mark.parametrize(("batch", "hidden"), [(1, 1), (3, 7), (1, 33), (20, 512), (100, 100), (33, 136)])
 def test_every_plan_fits_the_device(
     caps: Capabilities, data_type: TensorDataType, row: Any, batch: int, hidden: int
 ) -> None:
@@ -94,6 +151,10 @@ def test_every_plan_fits_the_device(
             assert isinstance(launch, Dispatch)
             for part in launch.bindings:
                 assert part.source is not Source.TEMPORARY or part.offset + part.nbytes <= plan.temporary_bytes
+            if launch.kernel.kernel == "recurrent_cooperative":
+                sizes = dict(launch.kernel.constants)
+                assert launch.grid[0] * sizes["UNITS"] >= hidden and launch.grid[1] * sizes["ENTRIES"] >= batch
+                assert (2 * sizes["ENTRIES"] + sizes["UNITS"]) * (2 * sizes["DEPTH"] + 16) <= caps.shared_memory_bytes
             if launch.kernel.kernel not in ("recurrent_step", "recurrent_whole", "recurrent_block"):
                 continue
             constants = dict(launch.kernel.constants)

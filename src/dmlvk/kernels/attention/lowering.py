@@ -21,7 +21,6 @@ from dmlvk.kernels.attention.rules import (
     workgroup_shape,
 )
 from dmlvk.kernels.attention.tiles import BLOCK_DEPTH, attention_block, fastest_tile
-from dmlvk.kernels.common.activation import fused
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.limitation import LOOP_ROUNDS
 from dmlvk.kernels.common.parts import chosen_plan, placed
@@ -762,7 +761,7 @@ def _block_of_products(
     q, k, v, y = begin(operands.q, first), begin(operands.k), begin(operands.v), begin(operands.y, first)
     softmax = chosen_plan(SoftmaxOrZero(input_tensor=scores, output_tensor=scores, axes=(3,), keeps_nan=True), caps, name)
     if own is TensorDataType.FLOAT16:
-        yield _half_scores(a, b, scores, problem.scale, caps), (q, k), raw
+        yield matmul.products_of_halves(a, b, scores, caps, alpha=problem.scale), (q, k), raw
         yield softmax, (raw,), raw
         yield chosen_plan(ops.Cast(input_tensor=scores, output_tensor=weights), caps, name), (raw,), made
     else:
@@ -789,38 +788,6 @@ def _block_of_products(
         output_tensor=tensor(queries, values, operands.y.strides),
     )
     yield chosen_plan(weighted, caps, name), (made, v, None), y
-
-
-def _half_scores(q: TensorDesc, k: TensorDesc, scores: TensorDesc, scale: float, caps: Capabilities) -> Plan:
-    """Products of FLOAT16 rows by matrices, in FLOAT32, which no operator gives."""
-    (outer, inner, rows, size), keys = q.sizes, k.sizes[2]
-    of_k = k.effective_strides
-    product = matmul.Product(
-        data_type=q.data_type,
-        result_type=scores.data_type,
-        batch=(outer, inner),
-        rows=rows,
-        columns=keys,
-        depth=size,
-        a=input_range(0),
-        b=input_range(1),
-        c=input_range(0),
-        y=output_range(),
-        a_strides=_four(q.effective_strides),
-        b_strides=(of_k[0], of_k[1], of_k[3], of_k[2]),
-        c_strides=(0, 0, 0, 0),
-        y_strides=_four(scores.effective_strides),
-        has_c=False,
-        alpha=scale,
-        beta=1.0,
-        activation=fused(None),
-    )
-    return matmul.cooperative(product, caps)
-
-
-def _four(strides: tuple[int, ...]) -> Strides:
-    outer, inner, row, column = strides
-    return (outer, inner, row, column)
 
 
 def parts_together(caps: Capabilities) -> int:

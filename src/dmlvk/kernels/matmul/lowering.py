@@ -521,6 +521,38 @@ def cooperative(product: Product, caps: Capabilities) -> Plan:
     )
 
 
+def products_of_halves(a: TensorDesc, b: TensorDesc, y: TensorDesc, caps: Capabilities, *, alpha: float = 1.0) -> Plan:
+    """FLOAT16 rows times rows, alpha a b^T, in FLOAT32, which no operator gives; the device has matrices."""
+    (outer, inner, rows, depth), columns = a.sizes, b.sizes[2]
+
+    def strides(tensor: TensorDesc) -> Strides:
+        first, second, row, column = tensor.effective_strides
+        return (first, second, row, column)
+
+    of_b = strides(b)
+    product = Product(
+        data_type=a.data_type,
+        result_type=y.data_type,
+        batch=(outer, inner),
+        rows=rows,
+        columns=columns,
+        depth=depth,
+        a=input_range(0),
+        b=input_range(1),
+        c=input_range(0),
+        y=output_range(),
+        a_strides=strides(a),
+        b_strides=(of_b[0], of_b[1], of_b[3], of_b[2]),
+        c_strides=(0, 0, 0, 0),
+        y_strides=strides(y),
+        has_c=False,
+        alpha=alpha,
+        beta=1.0,
+        activation=fused(None),
+    )
+    return cooperative(product, caps)
+
+
 _VECTOR_WAVE = 0.5
 """Share of a wave that keeps enough loads in flight."""
 _LEAST_INVOCATIONS = 64

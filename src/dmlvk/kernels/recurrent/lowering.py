@@ -15,13 +15,22 @@ from typing import Final, NamedTuple
 
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.activation import fused
+from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix, matrices_pay
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.limitation import LAUNCHES, LOOP_ROUNDS
 from dmlvk.kernels.common.parts import chosen_plan, placed
 from dmlvk.kernels.common.plan import Dispatch, Launch, Plan, Range, Repetition, Resource, Source, input_range, output_range
 from dmlvk.kernels.common.registry import register
-from dmlvk.kernels.common.shapes import check_rounds, linear_grid, most_invocations, part_starts, power_of_two
+from dmlvk.kernels.common.shapes import (
+    WORD_BITS,
+    check_rounds,
+    linear_grid,
+    most_invocations,
+    part_starts,
+    power_of_two,
+)
 from dmlvk.kernels.manifest import KERNELS
+from dmlvk.kernels.matmul.lowering import products_of_halves
 from dmlvk.kernels.recurrent.manifest import MOST_ENTRIES, Cell
 from dmlvk.kernels.recurrent.rules import (
     RECURRENT,
@@ -32,6 +41,7 @@ from dmlvk.kernels.recurrent.rules import (
     most_steps,
     projected_steps,
     resident_shape,
+    step_tile,
 )
 from dmlvk.spec import ops
 from dmlvk.spec.enums import MatrixTransform, RecurrentNetworkDirection, TensorDataType
@@ -43,6 +53,12 @@ Recurrent = ops.Rnn | ops.Lstm | ops.Gru
 _MANY_WORKGROUPS: Final = 4
 """Workgroups of 128 invocations for each processor: on an H200 64 sequences of 512 units take 1.57 ms with larger ones and
 1.79 without; 16 sequences take 0.88 with them and 0.78 without."""
+
+
+_HALVES: Final = WORD_BITS // 16
+"""Elements of FLOAT16 in a word."""
+_BOUNDED: Final = (ops.ActivationHardSigmoid, ops.ActivationSigmoid, ops.ActivationSoftsign, ops.ActivationTanh)
+"""Functions whose results are no larger than 1."""
 
 
 class _Work:
@@ -115,7 +131,21 @@ def _problem(desc: Recurrent) -> RecurrentProblem:
     _, steps, batch, inputs = desc.tensor("input_tensor").sizes
     _, directions, rows, hidden = desc.tensor("recurrence_tensor").sizes
     products = 2 if isinstance(desc, ops.Gru) and not desc.linear_before_reset else 1
-    return RecurrentProblem(rows // hidden, products, directions, steps, batch, inputs, hidden, _is_divisible(desc))
+    recurrence = desc.tensor("recurrence_tensor")
+    _, plane, row, element = recurrence.effective_strides
+    is_half = recurrence.data_type == TensorDataType.FLOAT16
+    return RecurrentProblem(
+        rows // hidden,
+        products,
+        directions,
+        steps,
+        batch,
+        inputs,
+        hidden,
+        _is_divisible(desc),
+        halves=is_half and element == 1 and not (hidden | plane | row) % _HALVES,
+        bounded=all(isinstance(activation, _BOUNDED) for activation in desc.activation_descs),
+    )
 
 
 def _is_divisible(desc: Recurrent) -> bool:
@@ -253,15 +283,28 @@ class _Products(NamedTuple):
     firsts: tuple[int, int]
 
 
-def _projection(
-    desc: Recurrent, problem: RecurrentProblem, work: _Work, w: _Factor, first: int = 0, last: int = 0
+def _projection(desc: Recurrent, problem: RecurrentProblem, work: _Work) -> _Products:
+    """The products of all steps: of float16 by matrices where the device has them, else of what is staged in float32."""
+    output = work.temporary.take(problem.projection_bytes)
+    x, w = desc.tensor("input_tensor"), desc.tensor("weight_tensor")
+    x_step = _row_step(x)
+    has_matrices = cooperative_matrix(work.caps, "float16", "float32") is not None and matrices_pay(work.caps, "float16")
+    if x.data_type == TensorDataType.FLOAT16 and x_step is not None and has_matrices:
+        given = _Factor(_slot(desc, "input_tensor"), (x_step, x.effective_strides[3]))
+        weights = _Factor(_slot(desc, "weight_tensor"), w.effective_strides[1:])
+        _multiply(problem, work, (given, weights), output, problem.steps, problem.directions, x.data_type)
+    else:
+        weights = _weights(desc, problem, work)
+        given = _inputs(desc, problem, work, 0, problem.steps)
+        _multiply(problem, work, (given, weights), output, problem.steps, problem.directions)
+    return _Products(output, problem.steps, (0, 0))
+
+
+def _projection_of_part(
+    desc: Recurrent, problem: RecurrentProblem, work: _Work, w: _Factor, first: int, last: int
 ) -> _Products:
-    """The products of the positions that steps from ``first`` to ``last`` read; of all steps where these are 0."""
+    """The products of the positions that steps from ``first`` to ``last`` read."""
     steps, directions = problem.steps, problem.directions
-    if not last:
-        output = work.temporary.take(problem.projection_bytes)
-        _multiply(problem, work, (_inputs(desc, problem, work, 0, steps), w), output, steps, directions)
-        return _Products(output, steps, (0, 0))
     turned = steps - last - (steps - last) % STEP_ALIGNMENT
     is_backward = desc.direction == RecurrentNetworkDirection.BACKWARD
     spans = [(turned, steps - first) if is_backward else (first, last), (turned, steps - first)][:directions]
@@ -279,19 +322,25 @@ def _projection(
 
 
 def _multiply(
-    problem: RecurrentProblem, work: _Work, factors: tuple[_Factor, _Factor], output: Range, steps: int, directions: int
+    problem: RecurrentProblem,
+    work: _Work,
+    factors: tuple[_Factor, _Factor],
+    output: Range,
+    steps: int,
+    directions: int,
+    data_type: TensorDataType = TensorDataType.FLOAT32,
 ) -> None:
-    """Launches the product of so many steps of x and the weights of so many directions."""
+    """Launches the product of so many steps of x and the weights of so many directions, factors of a type."""
     x, w = factors
-    float32, columns = TensorDataType.FLOAT32, problem.gates * problem.hidden
-    rows = steps * problem.batch
-    product = ops.Gemm(
-        a_tensor=TensorDesc(float32, (1, directions, rows, problem.inputs), (0, 0, *x.strides)),
-        b_tensor=TensorDesc(float32, (1, directions, columns, problem.inputs), (0, *w.strides)),
-        output_tensor=TensorDesc(float32, (1, directions, rows, columns)),
-        trans_b=MatrixTransform.TRANSPOSE,
-    )
-    plan = chosen_plan(product, work.caps)
+    rows, columns = steps * problem.batch, problem.gates * problem.hidden
+    a = TensorDesc(data_type, (1, directions, rows, problem.inputs), (0, 0, *x.strides))
+    b = TensorDesc(data_type, (1, directions, columns, problem.inputs), (0, *w.strides))
+    y = TensorDesc(TensorDataType.FLOAT32, (1, directions, rows, columns))
+    if data_type == TensorDataType.FLOAT32:
+        product = ops.Gemm(a_tensor=a, b_tensor=b, output_tensor=y, trans_b=MatrixTransform.TRANSPOSE)
+        plan = chosen_plan(product, work.caps)
+    else:
+        plan = products_of_halves(a, b, y, work.caps)
     scratch = work.temporary.take(plan.temporary_bytes)
     work.launches += placed(plan, inputs=(x.range, w.range), outputs=(output,), temporary=scratch.offset)
 
@@ -391,11 +440,13 @@ def _dispatch(
     constants: dict[str, int],
     params: dict[str, int | tuple[int, ...]],
     grid: tuple[int, int, int],
+    subgroup_size: int = 0,
 ) -> Dispatch:
     return make_dispatch(
         kernel,
         (*bindings, *cell.bindings),
         grid,
+        subgroup_size,
         variant={"T": desc.tensor("input_tensor").data_type.name},
         constants=cell.constants | constants,
         **cell.params | params,
@@ -480,30 +531,67 @@ def _recurrence(desc: Recurrent, problem: RecurrentProblem, work: _Work) -> tupl
     return r, {"quads": problem.quads, "r_strides": (plane // 4, row // 4)}
 
 
+def _recurrence_of_halves(desc: Recurrent, problem: RecurrentProblem) -> tuple[Range, dict[str, int | tuple[int, ...]]]:
+    """The same of an R whose rows consist of aligned words of FLOAT16."""
+    _, plane, row, _ = desc.tensor("recurrence_tensor").effective_strides
+    strides = plane // _HALVES, row // _HALVES
+    return _slot(desc, "recurrence_tensor"), {"quads": problem.hidden // _HALVES, "r_strides": strides}
+
+
 def _step(desc: Recurrent, problem: RecurrentProblem, caps: Capabilities) -> Plan:
+    shape = step_shape(problem, caps)
+    cover = (shape.local // shape.lanes, shape.entries)
+    return _step_by_step(desc, problem, caps, "recurrent_step", shape.constants, cover)
+
+
+def _cooperative(desc: Recurrent, problem: RecurrentProblem, caps: Capabilities) -> Plan:
+    found = step_tile(problem, caps)
+    assert found is not None, "the rule saw to it"
+    shape, matrix = found
+    constants = {
+        "LOCAL_SIZE_X": shape.subgroups * caps.subgroup_size,
+        "SUBGROUP": caps.subgroup_size,
+        "MAT_M": matrix.m,
+        "MAT_N": matrix.n,
+        "MAT_K": matrix.k,
+        "ENTRIES": shape.entries,
+        "UNITS": shape.units,
+        "DEPTH": shape.depth,
+    }
+    return _step_by_step(desc, problem, caps, "recurrent_cooperative", constants, (shape.units, shape.entries))
+
+
+def _step_by_step(
+    desc: Recurrent,
+    problem: RecurrentProblem,
+    caps: Capabilities,
+    kernel: str,
+    constants: dict[str, int],
+    cover: tuple[int, int],
+) -> Plan:
+    """A dispatch or two a step, whose workgroups cover so many units and so many sequences."""
     _check_launches(desc, problem, caps)
     work = _Work(caps)
-    r, product = _recurrence(desc, problem, work)
+    is_cooperative = kernel == "recurrent_cooperative"
+    r, product = _recurrence_of_halves(desc, problem) if is_cooperative else _recurrence(desc, problem, work)
     states = _states(desc, problem, work)
-    xw = _projection(desc, problem, work, _weights(desc, problem, work))
+    xw = _projection(desc, problem, work)
     cell = _cell(desc, problem, states)
-    shape = step_shape(problem, caps)
-    grid = (
-        -(-problem.hidden // (shape.local // shape.lanes)),
-        -(-problem.batch // shape.entries),
-        problem.directions,
-    )
+    units, entries = cover
+    grid = (-(-problem.hidden // units), -(-problem.batch // entries), problem.directions)
+    subgroup_size = caps.subgroup_size if is_cooperative else 0
 
     def turn(step: int) -> list[Dispatch]:
         return [
             _dispatch(
                 desc,
-                "recurrent_step",
+                kernel,
                 cell,
                 (xw.range, r),
-                {**shape.constants, "CELL": kind},
+                {**constants, "CELL": kind},
                 product | _step_params(states, step, kind),
                 grid,
+                subgroup_size,
             )
             for kind in _cells(desc)
         ]
@@ -541,15 +629,18 @@ def _in_blocks(
     work = _Work(caps)
     r, product = _recurrence(desc, problem, work)
     states = _states(desc, problem, work)
-    weights = _weights(desc, problem, work)
     cell = _cell(desc, problem, states)
     grid = (problem.batch, problem.directions, 1)
     at_once = problem.steps if projected == problem.steps else projected // STEP_ALIGNMENT * STEP_ALIGNMENT
+    weights = None if at_once == problem.steps else _weights(desc, problem, work)
     before = work.temporary.end
     for start in part_starts(problem.steps, at_once):
         end = min(start + at_once, problem.steps)
         kept, work.temporary.end = work.temporary.end, before  # one block after the other has the same memory
-        xw = _projection(desc, problem, work, weights, *(() if at_once == problem.steps else (start, end)))
+        if weights is None:
+            xw = _projection(desc, problem, work)
+        else:
+            xw = _projection_of_part(desc, problem, work, weights, start, end)
         work.temporary.end = max(work.temporary.end, kept)
         for first in (start + own for own in part_starts(end - start, each)):
             params = {**product, "first": first, "last": min(first + each, end)}
@@ -566,6 +657,6 @@ register(
     ops.Gru,
     problem=_problem,
     rules=RECURRENT,
-    schedules={"whole": _whole, "step": _step, "block": _block, "naive": _naive},
+    schedules={"whole": _whole, "cooperative": _cooperative, "step": _step, "block": _block, "naive": _naive},
     limitations=(LOOP_ROUNDS,),
 )

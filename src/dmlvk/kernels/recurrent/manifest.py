@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 
 from dmlvk.kernels.common.kernel import KernelSpec
-from dmlvk.kernels.common.terms import FLOATS
+from dmlvk.kernels.common.terms import COOPERATIVE_EXTENSIONS, FLOATS
 
 _CELL_BUFFERS = ("bias", "peephole", "lengths", "state:w", "sequence:w", "single:w", "cell_single:w")
 _CELL_PARAMS = (
@@ -51,6 +51,10 @@ _PRODUCT_PARAMS = ("uint quads", "uint r_strides[2]")
 _BLOCK_PARAMS = ("uint first", "uint last", "uint xw_steps", "uint xw_first[2]")
 """The parameters for the steps that a dispatch takes, and for those that it finds the input's products of."""
 _SHUFFLE = ("GL_KHR_shader_subgroup_shuffle",)
+
+_HALF_BITS = (("REST_SCALE", 2048), ("FIRST_BITS", 0xFFFFE000), ("SIZE_BITS", 0x7FFFFFFF), ("LEAST_NORMAL", 0x38800000))
+"""Of a float32: the factor that brings what FLOAT16 leaves of it into its range; masks of the bits that FLOAT16 has room for
+and of all but the sign; and the bits of 2^-14, its least number of full precision."""
 
 MOST_ENTRIES = 16
 """Sequences that share a read of the recurrence matrix: more need more registers than there are."""
@@ -103,6 +107,20 @@ ROWS: tuple[KernelSpec, ...] = (
         shared=(("CELL", Cell), ("MOST_GATES", MOST_GATES), ("MOST_ENTRIES", MOST_ENTRIES)),
         variants=(("T", FLOATS),),
         extensions=_SHUFFLE,
+    ),
+    KernelSpec(
+        "recurrent_cooperative",
+        "recurrent_cooperative.comp",
+        buffers=("xw", "r", *_CELL_BUFFERS),
+        params=(*_CELL_PARAMS, *_STEP_PARAMS, *_PRODUCT_PARAMS),
+        constants=(
+            *(("LOCAL_SIZE_X", 256), ("SUBGROUP", 32), ("MAT_M", 16), ("MAT_N", 16), ("MAT_K", 16)),
+            *(("ENTRIES", 16), ("UNITS", 8), ("DEPTH", 256)),
+            *_CELL,
+        ),
+        shared=(("CELL", Cell), ("MOST_GATES", MOST_GATES), *_HALF_BITS),
+        variants=(("T", ("FLOAT16",)),),
+        extensions=COOPERATIVE_EXTENSIONS,
     ),
     KernelSpec(
         "recurrent_whole",

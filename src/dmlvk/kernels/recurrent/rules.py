@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dmlvk.devices.capabilities import Capabilities
+from dmlvk.devices.capabilities import Capabilities, CooperativeMatrix
+from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix, matrices_pay
 from dmlvk.kernels.common.rule import Rule, always
 from dmlvk.kernels.common.shapes import most_invocations, power_of_two
 
@@ -19,6 +20,8 @@ class RecurrentProblem:
         products: A step's dependent products with the recurrence matrix: two of a GRU whose reset gate comes before it.
         directions, steps, batch, inputs, hidden: The sizes of the network.
         divisible: Whether the input's products of some steps can be made without those of others.
+        halves: Whether the tensors are of FLOAT16, with rows of the recurrence matrix that consist of aligned words.
+        bounded: Whether its functions keep the states far from the largest number of FLOAT16.
     """
 
     gates: int
@@ -29,6 +32,8 @@ class RecurrentProblem:
     inputs: int
     hidden: int
     divisible: bool
+    halves: bool = False
+    bounded: bool = False
 
     @property
     def projection_bytes(self) -> int:
@@ -119,6 +124,57 @@ def block_shape(problem: RecurrentProblem, caps: Capabilities) -> BlockShape:
     return BlockShape(max(32, min(most_invocations(caps), _BLOCK_WORKGROUP, power_of_two(problem.hidden * lanes))), lanes)
 
 
+class StepTile(NamedTuple):
+    """The cover of a step by workgroups that multiply matrices; see ``glsl/recurrent_cooperative.comp``.
+
+    Attributes:
+        subgroups: The subgroups of a workgroup.
+        entries, units: Its sequences and units.
+        depth: The terms that are multiplied at a time.
+    """
+
+    subgroups: int
+    entries: int
+    units: int
+    depth: int
+
+    def shared_memory_bytes(self, gates: int, matrix: CooperativeMatrix) -> int:
+        """The shared memory of a workgroup, for so many gates at a time."""
+        columns = -(-gates * self.units // matrix.n) * matrix.n
+        factors = (2 * self.entries + columns) * (self.depth // 8 + 1)
+        return 16 * max(factors, self.subgroups * self.entries * (columns // 4 + 1))
+
+
+STEP_TILES = (StepTile(4, 32, 16, 128), StepTile(4, 32, 8, 128), StepTile(4, 16, 8, 256))
+"""From the one that reads least, all in all, to the one with the most workgroups. H200 (driver 580, 2026-11-30), us of 100
+steps of an LSTM with each: 16 sequences of 512 units 755, 617 and 512, of 1024 1,170, 995 and 797; 64 of 512 968, 800 and
+748, of 1024 1,481, 1,444 and 1,749; 256 of 512 1,410, 1,726 and 2,105."""
+_COOPERATIVE_WORKGROUPS = 1.5
+"""Workgroups for each processor that one with fewer should have."""
+
+
+def step_tile(problem: RecurrentProblem, caps: Capabilities) -> tuple[StepTile, CooperativeMatrix] | None:
+    """The shape that reads least with enough workgroups, else the one with most; with the matrices to multiply. None where
+    none fits."""
+    matrix = cooperative_matrix(caps, "float16", "float32")
+    if matrix is None:
+        return None
+    found = None
+    for shape in STEP_TILES:
+        if (
+            shape.entries % matrix.m
+            or shape.depth % (matrix.k * shape.subgroups)
+            or shape.subgroups * caps.subgroup_size > caps.workgroup_invocations
+            or shape.shared_memory_bytes(problem.gates, matrix) > caps.shared_memory_bytes
+        ):
+            continue
+        found = shape, matrix
+        workgroups = -(-problem.hidden // shape.units) * -(-problem.batch // shape.entries) * problem.directions
+        if workgroups >= caps.model.workgroups(_COOPERATIVE_WORKGROUPS):
+            break
+    return found
+
+
 def _rounds(problem: RecurrentProblem, caps: Capabilities, resident: bool) -> int:
     """The rounds of an invocation's loops in a step, at most; as if a CPU's driver kept those of constant length."""
     if resident:
@@ -153,6 +209,19 @@ def _step(problem: RecurrentProblem, caps: Capabilities) -> bool:
     return fits and _shuffles(problem, caps) and problem.batch <= caps.workgroup_counts[1]
 
 
+def _cooperative(problem: RecurrentProblem, caps: Capabilities) -> bool:
+    fits = problem.largest_bytes <= caps.storage_buffer_bytes and problem.batch <= caps.workgroup_counts[1]
+    return fits and problem.halves and problem.bounded and step_tile(problem, caps) is not None
+
+
+_FEWEST_ROWS = 16
+"""Sequences from which on matrices of 16 rows of them are full."""
+
+
+def _cooperative_pays(problem: RecurrentProblem, caps: Capabilities) -> bool:
+    return _few(problem, caps) and matrices_pay(caps, "float16") and problem.batch >= _FEWEST_ROWS
+
+
 def _in_blocks(problem: RecurrentProblem, caps: Capabilities, resident: bool) -> bool:
     fits = projected_steps(problem, caps) >= min(problem.steps, STEP_ALIGNMENT) and problem.batch <= caps.workgroup_counts[0]
     return fits and _shuffles(problem, caps) and most_steps(problem, caps, resident) >= 1
@@ -178,6 +247,15 @@ RECURRENT = (
         possible=_whole,
         because="the recurrence matrix fits the registers of one workgroup, on a GPU, so all steps are one dispatch: on an "
         "H200 100 steps of an LSTM of 64 units in 94 us, of 128 in 216 (346 and 355 with a dispatch a step)",
+    ),
+    Rule(
+        "cooperative",
+        when=_cooperative_pays,
+        possible=_cooperative,
+        because="float16 and many sequences, where subgroups multiply matrices: a dispatch a step. H200 (driver 580, "
+        "2026-11-30), us of 100 steps of an LSTM so, by the next rule and of cuDNN: 16 sequences of 256 units 409, 445 and "
+        "143, of 512 512, 606 and 157, of 1024 798, 1,135 and 217; 64 of 512 741, 1,316 and 598, of 1024 1,482, 3,418 and "
+        "828; 256 of 512 1,442, 4,314 and 1,469; 8 of 512 503, 472 and 170",
     ),
     Rule(
         "step",

@@ -14,6 +14,8 @@ from dmlvk.verify.cases.model import NUMPY_TYPES, Array, Case, Domain, OperatorC
 _FORWARD, _BACKWARD, _BOTH = RecurrentNetworkDirection
 _TANH, _SIGMOID = ops.ActivationTanh(), ops.ActivationSigmoid()
 _UINT32 = TensorDataType.UINT32
+_UNEVEN = (3, 0, 2, 3, 1)
+"""Lengths of sequences of three steps."""
 
 
 def weights(fan_in: int) -> Domain:
@@ -120,6 +122,7 @@ CASES = (
                 functions=(ops.ActivationScaledTanh(alpha=1.5, beta=0.5), ops.ActivationLeakyRelu(alpha=0.25)),
             ),
             _case("wide", ops.Rnn, 3, 17, 35, 133, given="bh", layouts=False),
+            _case("wide, whole words", ops.Rnn, 3, 19, 24, 136, direction=_BOTH, given="bh", lengths=_UNEVEN, layouts=False),
         ),
     ),
     OperatorCases(
@@ -149,6 +152,10 @@ CASES = (
                 ),
             ),
             _case("wide", ops.Lstm, 3, 17, 35, 67, given="bhc", layouts=False),
+            _case(
+                "wide, whole words", ops.Lstm, 3, 19, 24, 136, direction=_BOTH, given="bhcp", lengths=_UNEVEN, layouts=False
+            ),
+            _case("very wide, whole words", ops.Lstm, 2, 3, 8, 520, given="h", layouts=False),
             _case("wide, few sequences", ops.Lstm, 2, 5, 8, 93, given="b", layouts=False),
         ),
     ),
@@ -193,6 +200,16 @@ CASES = (
             ),
             _case("wide", ops.Gru, 3, 17, 35, 67, given="bh", layouts=False),
             _case("wide, linear before reset", ops.Gru, 3, 17, 35, 67, given="bh", linear_before_reset=True, layouts=False),
+            _case("wide, whole words", ops.Gru, 3, 19, 24, 136, direction=_BOTH, given="bh", lengths=_UNEVEN, layouts=False),
+            _case(
+                "wide, whole words, linear before reset",
+                *(ops.Gru, 3, 19, 24, 136),
+                direction=_BOTH,
+                given="bh",
+                lengths=_UNEVEN,
+                linear_before_reset=True,
+                layouts=False,
+            ),
         ),
     ),
 )

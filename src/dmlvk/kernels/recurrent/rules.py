@@ -160,7 +160,8 @@ def step_tile(problem: RecurrentProblem, caps: Capabilities) -> tuple[StepTile, 
     if matrix is None:
         return None
     found = None
-    for shape in STEP_TILES:
+    # A CPU's driver takes long to compile a larger one's unrolled loops.
+    for shape in STEP_TILES[-1:] if caps.is_cpu else STEP_TILES:
         if (
             shape.entries % matrix.m
             or shape.depth % (matrix.k * shape.subgroups)

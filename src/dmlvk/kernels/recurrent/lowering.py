@@ -547,18 +547,18 @@ def _step(desc: Recurrent, problem: RecurrentProblem, caps: Capabilities) -> Pla
 def _cooperative(desc: Recurrent, problem: RecurrentProblem, caps: Capabilities) -> Plan:
     found = step_tile(problem, caps)
     assert found is not None, "the rule saw to it"
-    shape, matrix = found
+    tile, matrix = found
     constants = {
-        "LOCAL_SIZE_X": shape.subgroups * caps.subgroup_size,
+        "LOCAL_SIZE_X": tile.subgroups * caps.subgroup_size,
         "SUBGROUP": caps.subgroup_size,
         "MAT_M": matrix.m,
         "MAT_N": matrix.n,
         "MAT_K": matrix.k,
-        "ENTRIES": shape.entries,
-        "UNITS": shape.units,
-        "DEPTH": shape.depth,
+        "ENTRIES": tile.entries,
+        "UNITS": tile.units,
+        "DEPTH": tile.depth,
     }
-    return _step_by_step(desc, problem, caps, "recurrent_cooperative", constants, (shape.units, shape.entries))
+    return _step_by_step(desc, problem, caps, "recurrent_cooperative", constants, (tile.units, tile.entries))
 
 
 def _step_by_step(

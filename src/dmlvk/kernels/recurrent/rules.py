@@ -145,32 +145,32 @@ class StepTile(NamedTuple):
         return 16 * max(factors, self.subgroups * self.entries * (columns // 4 + 1))
 
 
-STEP_TILES = (StepTile(4, 32, 16, 128), StepTile(4, 32, 8, 128), StepTile(4, 16, 8, 256))
-"""From the one that reads least, all in all, to the one with the most workgroups. H200 (driver 580, 2026-11-30), us of 100
-steps of an LSTM with each: 16 sequences of 512 units 755, 617 and 512, of 1024 1,170, 995 and 797; 64 of 512 968, 800 and
-748, of 1024 1,481, 1,444 and 1,749; 256 of 512 1,410, 1,726 and 2,105."""
+STEP_TILES = (StepTile(4, 32, 8, 128), StepTile(4, 16, 8, 256))
+"""The one that reads less, all in all, and the one with more workgroups. H200 (driver 580, 2026-11-30), us of 100 steps of
+an LSTM with each: 16 sequences of 512 units 712 and 553, of 1024 1,168 and 886; 64 of 512 888 and 787, of 1024 1,599 and
+1,928; 256 of 512 1,918 and 2,256. The first with 16 units took 1,911 there, and 1.4 to 1.6 times as long elsewhere."""
 _COOPERATIVE_WORKGROUPS = 1.5
 """Workgroups for each processor that one with fewer should have."""
 
 
 def step_tile(problem: RecurrentProblem, caps: Capabilities) -> tuple[StepTile, CooperativeMatrix] | None:
-    """The shape that reads least with enough workgroups, else the one with most; with the matrices to multiply. None where
-    none fits."""
+    """The tile that reads less, where that leaves enough workgroups, else the other; with the matrices to multiply. None
+    where none fits."""
     matrix = cooperative_matrix(caps, "float16", "float32")
     if matrix is None:
         return None
     found = None
     # A CPU's driver takes long to compile a larger one's unrolled loops.
-    for shape in STEP_TILES[-1:] if caps.is_cpu else STEP_TILES:
+    for tile in STEP_TILES[-1:] if caps.is_cpu else STEP_TILES:
         if (
-            shape.entries % matrix.m
-            or shape.depth % (matrix.k * shape.subgroups)
-            or shape.subgroups * caps.subgroup_size > caps.workgroup_invocations
-            or shape.shared_memory_bytes(problem.gates, matrix) > caps.shared_memory_bytes
+            tile.entries % matrix.m
+            or tile.depth % (matrix.k * tile.subgroups)
+            or tile.subgroups * caps.subgroup_size > caps.workgroup_invocations
+            or tile.shared_memory_bytes(problem.gates, matrix) > caps.shared_memory_bytes
         ):
             continue
-        found = shape, matrix
-        workgroups = -(-problem.hidden // shape.units) * -(-problem.batch // shape.entries) * problem.directions
+        found = tile, matrix
+        workgroups = -(-problem.hidden // tile.units) * -(-problem.batch // tile.entries) * problem.directions
         if workgroups >= caps.model.workgroups(_COOPERATIVE_WORKGROUPS):
             break
     return found
@@ -254,9 +254,9 @@ RECURRENT = (
         when=_cooperative_pays,
         possible=_cooperative,
         because="float16 and many sequences, where subgroups multiply matrices: a dispatch a step. H200 (driver 580, "
-        "2026-11-30), us of 100 steps of an LSTM so, by the next rule and of cuDNN: 16 sequences of 256 units 409, 445 and "
-        "143, of 512 512, 606 and 157, of 1024 798, 1,135 and 217; 64 of 512 741, 1,316 and 598, of 1024 1,482, 3,418 and "
-        "828; 256 of 512 1,442, 4,314 and 1,469; 8 of 512 503, 472 and 170",
+        "2026-11-30), us of 100 steps of an LSTM so, by the next rule and of cuDNN: 16 sequences of 256 units 432, 441 and "
+        "143, of 512 553, 603 and 157, of 1024 886, 1,139 and 213; 64 of 512 787, 1,315 and 591, of 1024 1,599, 3,437 and "
+        "818; 256 of 512 1,918, 4,338 and 1,298; of a GRU 16 of 512 527, 519 and 1,299",
     ),
     Rule(
         "step",

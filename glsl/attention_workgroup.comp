@@ -78,10 +78,10 @@ float counted_element(const in uint row, const in uint column, const in float pr
     return int(column) < min(seen_by_first + int(row), keys) ? product : -INFINITY;
 }
 
-// The start of a row with this peak as two numbers of float16 that add up to it; 0 without a peak.
+// The start of a row with this peak as two numbers of float16 that add up to it, its first bits and what they leave; 0 without a peak.
 float part_of_start(const in uint row, const in uint column, const in float peak) {
     const float start = peak > -INFINITY ? -peak / START_UNIT : 0.0;
-    const float high = float(float16_t(start));
+    const float high = uintBitsToFloat(floatBitsToUint(start) & FIRST_BITS);
     return column == 0 ? high : column == 1 ? start - high : 0.0;
 }
 

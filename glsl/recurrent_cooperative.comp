@@ -72,8 +72,7 @@ void fetch(uint first) {
     }
 }
 
-// The first bits of two numbers, as many as float16 has, and what they leave, scaled. By their bits: of a number that is made float16 and
-// float32 again NVIDIA's driver (580) leaves nothing, as if that were the number itself.
+// The first bits of two numbers, as many as float16 has, and what they leave, scaled.
 uvec2 parted(vec2 x) {
     const uvec2 bits = floatBitsToUint(x);
     const vec2 near = uintBitsToFloat(mix(uvec2(0), bits & FIRST_BITS, greaterThanEqual(bits & SIZE_BITS, uvec2(LEAST_NORMAL))));

@@ -617,15 +617,19 @@ def test_every_shape_of_blocks(
     np.testing.assert_allclose(found, expected, rtol=0, atol=4e-6 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("rises", [False, True])
+@pytest.mark.parametrize(
+    "ends", [None, (1.0, 0.0, 400.0), (1000.0, 700.0, 1000.0), (-1000.0, 700.0, 1000.0), (-1000.0, 1000.0, 700.0)], ids=str
+)
 @pytest.mark.parametrize("sizes", [(64, 64), (96, 96), (128, 128), (32, 64), (128, 96)])
-def test_workgroups_multiply_as_a_whole(device: dmlvk.Device, rises: bool, sizes: tuple[int, int]) -> None:
-    """Rows and keys that are no whole tiles, with peaks behind the first tile whose weights no float16 holds, and the same
-    bits each time."""
+def test_workgroups_multiply_as_a_whole(
+    device: dmlvk.Device, ends: tuple[float, float, float] | None, sizes: tuple[int, int]
+) -> None:
+    """Rows and keys that are no whole tiles, with peaks behind the first tile whose weights no float16 holds, or so high or
+    low that one number of float16 does not say them, and the same bits each time."""
     q, k = random(3, 150, sizes[0]), random(3, 203, sizes[0], seed=1)
     v = random(3, 203, sizes[1], seed=2)
-    if rises:
-        q[:, :, 0], k[:, :, 0] = 1.0, np.linspace(0, 400, 203)
+    if ends is not None:
+        q[:, :, 0], k[:, :, 0] = ends[0], np.linspace(*ends[1:], 203)
     found, expected = of_words(device, "workgroup", q, k, v, sizes[0] ** -0.5)
     np.testing.assert_allclose(found, expected, rtol=0, atol=2e-3 * np.abs(expected).max())
     for _ in range(3):

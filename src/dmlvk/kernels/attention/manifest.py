@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 
 from dmlvk.kernels.common.kernel import KernelSpec
-from dmlvk.kernels.common.terms import COOPERATIVE_EXTENSIONS, FLOATS, SUBGROUP_SUMS
+from dmlvk.kernels.common.terms import COOPERATIVE_EXTENSIONS, FIRST_BITS, FLOATS, SUBGROUP_SUMS
 
 _AROUND = ("bias", "mask", "relative", "lengths", "sinks")
 _BUFFERS = ("q", "k", "v", *_AROUND, "y:w")
@@ -153,7 +153,7 @@ ROWS: tuple[KernelSpec, ...] = (
         buffers=_BUFFERS,
         params=_PARAMS,
         constants=(*_CONSTANTS, ("TILE_ROWS", 128), ("TILE_KEYS", 64), ("HEAD", 128), ("VALUE", 128), ("NARROW", 16)),
-        shared=_SHARED,
+        shared=(*_SHARED, FIRST_BITS),
         variants=(("T", ("FLOAT16",)),),
         features=("cooperative_matrix2",),  # of which the GLSL extension needs but a part
         extensions=(*COOPERATIVE_EXTENSIONS, *SUBGROUP_SUMS, "GL_NV_cooperative_matrix2"),

@@ -73,6 +73,10 @@ COOPERATIVE_EXTENSIONS = (
 )
 """Extensions of a kernel that multiplies cooperative matrices."""
 
+FIRST_BITS = ("FIRST_BITS", 0xFFFFE000)
+"""A mask of the bits of a float32 that a FLOAT16 has room for, where a kernel parts a number into two of these. A number
+that is made FLOAT16 and float32 again is no such part: NVIDIA's driver (580) takes that for the number itself."""
+
 PRODUCT_TILE = (
     ("LOCAL_SIZE_X", 256),
     ("SLICES", 1),

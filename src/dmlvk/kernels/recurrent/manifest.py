@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 
 from dmlvk.kernels.common.kernel import KernelSpec
-from dmlvk.kernels.common.terms import COOPERATIVE_EXTENSIONS, FLOATS
+from dmlvk.kernels.common.terms import COOPERATIVE_EXTENSIONS, FIRST_BITS, FLOATS
 
 _CELL_BUFFERS = ("bias", "peephole", "lengths", "state:w", "sequence:w", "single:w", "cell_single:w")
 _CELL_PARAMS = (
@@ -52,9 +52,9 @@ _BLOCK_PARAMS = ("uint first", "uint last", "uint xw_steps", "uint xw_first[2]")
 """The parameters for the steps that a dispatch takes, and for those that it finds the input's products of."""
 _SHUFFLE = ("GL_KHR_shader_subgroup_shuffle",)
 
-_HALF_BITS = (("REST_SCALE", 2048), ("FIRST_BITS", 0xFFFFE000), ("SIZE_BITS", 0x7FFFFFFF), ("LEAST_NORMAL", 0x38800000))
-"""Of a float32: the factor that brings what FLOAT16 leaves of it into its range; masks of the bits that FLOAT16 has room for
-and of all but the sign; and the bits of 2^-14, its least number of full precision."""
+_PARTED = (("REST_SCALE", 2048), FIRST_BITS, ("SIZE_BITS", 0x7FFFFFFF), ("LEAST_NORMAL", 0x38800000))
+"""Of a float32 that is parted: the factor that brings what FLOAT16 leaves of it into its range, a mask of all bits but the
+sign, and the bits of 2^-14, the least FLOAT16 of full precision."""
 
 MOST_ENTRIES = 16
 """Sequences that share a read of the recurrence matrix: more need more registers than there are."""
@@ -118,7 +118,7 @@ ROWS: tuple[KernelSpec, ...] = (
             *(("ENTRIES", 16), ("UNITS", 8), ("DEPTH", 256)),
             *_CELL,
         ),
-        shared=(("CELL", Cell), ("MOST_GATES", MOST_GATES), *_HALF_BITS),
+        shared=(("CELL", Cell), ("MOST_GATES", MOST_GATES), *_PARTED),
         variants=(("T", ("FLOAT16",)),),
         extensions=COOPERATIVE_EXTENSIONS,
     ),

@@ -538,10 +538,26 @@ def _recurrence_of_halves(desc: Recurrent, problem: RecurrentProblem) -> tuple[R
     return _slot(desc, "recurrence_tensor"), {"quads": problem.hidden // _HALVES, "r_strides": strides}
 
 
+class _StepKernel(NamedTuple):
+    """A kernel that takes a step.
+
+    Attributes:
+        name, constants: The kernel's row, and its constants beside the cell's.
+        units, entries: The units and the sequences that a workgroup covers.
+        subgroup_size: The subgroup size that it requires, 0 for the device's choice.
+    """
+
+    name: str
+    constants: dict[str, int]
+    units: int
+    entries: int
+    subgroup_size: int = 0
+
+
 def _step(desc: Recurrent, problem: RecurrentProblem, caps: Capabilities) -> Plan:
-    shape = step_shape(problem, caps)
-    cover = (shape.local // shape.lanes, shape.entries)
-    return _step_by_step(desc, problem, caps, "recurrent_step", shape.constants, cover)
+    work, shape = _Work(caps), step_shape(problem, caps)
+    kernel = _StepKernel("recurrent_step", shape.constants, shape.local // shape.lanes, shape.entries)
+    return _step_by_step(desc, problem, work, _recurrence(desc, problem, work), kernel)
 
 
 def _cooperative(desc: Recurrent, problem: RecurrentProblem, caps: Capabilities) -> Plan:
@@ -558,40 +574,36 @@ def _cooperative(desc: Recurrent, problem: RecurrentProblem, caps: Capabilities)
         "UNITS": tile.units,
         "DEPTH": tile.depth,
     }
-    return _step_by_step(desc, problem, caps, "recurrent_cooperative", constants, (tile.units, tile.entries))
+    kernel = _StepKernel("recurrent_cooperative", constants, tile.units, tile.entries, caps.subgroup_size)
+    return _step_by_step(desc, problem, _Work(caps), _recurrence_of_halves(desc, problem), kernel)
 
 
 def _step_by_step(
     desc: Recurrent,
     problem: RecurrentProblem,
-    caps: Capabilities,
-    kernel: str,
-    constants: dict[str, int],
-    cover: tuple[int, int],
+    work: _Work,
+    recurrence: tuple[Range, dict[str, int | tuple[int, ...]]],
+    kernel: _StepKernel,
 ) -> Plan:
-    """A dispatch or two a step, whose workgroups cover so many units and so many sequences."""
-    _check_launches(desc, problem, caps)
-    work = _Work(caps)
-    is_cooperative = kernel == "recurrent_cooperative"
-    r, product = _recurrence_of_halves(desc, problem) if is_cooperative else _recurrence(desc, problem, work)
+    """A dispatch or two a step, with what ``_recurrence`` says of R."""
+    _check_launches(desc, problem, work.caps)
+    r, product = recurrence
     states = _states(desc, problem, work)
     xw = _projection(desc, problem, work)
     cell = _cell(desc, problem, states)
-    units, entries = cover
-    grid = (-(-problem.hidden // units), -(-problem.batch // entries), problem.directions)
-    subgroup_size = caps.subgroup_size if is_cooperative else 0
+    grid = (-(-problem.hidden // kernel.units), -(-problem.batch // kernel.entries), problem.directions)
 
     def turn(step: int) -> list[Dispatch]:
         return [
             _dispatch(
                 desc,
-                kernel,
+                kernel.name,
                 cell,
                 (xw.range, r),
-                {**constants, "CELL": kind},
+                {**kernel.constants, "CELL": kind},
                 product | _step_params(states, step, kind),
                 grid,
-                subgroup_size,
+                kernel.subgroup_size,
             )
             for kind in _cells(desc)
         ]

@@ -19,7 +19,7 @@ from dmlvk.engine.numpy_types import data_type_of
 from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix
 from dmlvk.kernels.lowering import lower, possible_rules
 from dmlvk.kernels.recurrent import rules
-from dmlvk.kernels.recurrent.rules import STEP_TILES
+from dmlvk.kernels.recurrent.rules import STEP_TILES, StepTile
 from dmlvk.runtime.memory import BufferBinding
 from dmlvk.spec.schema import OperatorDesc
 
@@ -264,14 +264,14 @@ def halves(row: Any, steps: int, batch: int, hidden: int, directions: int = 1) -
     return {name: (array / (3 if "recurrence" in name else 1)).astype(np.float16) for name, array in arrays.items()}
 
 
-@pytest.mark.parametrize("shape", STEP_TILES, ids=lambda shape: f"{shape.entries}x{shape.units}")
+@pytest.mark.parametrize("tile", STEP_TILES, ids=lambda tile: f"{tile.entries}x{tile.units}")
 @pytest.mark.parametrize(("row", "more"), CELLS, ids=CELL_NAMES)
-def test_every_shape_of_matrices_gives_what_float32_gives(
-    device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch, row: Any, more: Any, shape: Any
+def test_every_tile_of_matrices_gives_what_float32_gives(
+    device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch, row: Any, more: Any, tile: StepTile
 ) -> None:
     """But for what is rounded the other way, and to the same bits when run twice."""
     matrices(device)
-    monkeypatch.setattr(rules, "STEP_TILES", (shape,))
+    monkeypatch.setattr(rules, "STEP_TILES", (tile,))
     arrays = halves(row, 4, 35, WORDS, 2)
     arrays["sequence_lengths_tensor"] = np.resize(np.array([4, 0, 3], np.uint32), (1, 1, 1, 35))
     found = run(device, row, arrays, BOTH, "cooperative", **more)

@@ -30,6 +30,7 @@ MATRICES = dataclasses.replace(
     cooperative_matrices=(CooperativeMatrix(16, 16, 16, "float16", "float32"),),
     model=H200,
 )
+SMALL_MATRICES = dataclasses.replace(MATRICES, shared_memory_bytes=32768)  # which one tile is too large for
 GATES = {dmlvk.Rnn: 1, dmlvk.Lstm: 4, dmlvk.Gru: 3}
 SIGMOID, TANH = dmlvk.ActivationSigmoid(), dmlvk.ActivationTanh()
 FUNCTIONS: dict[Any, Any] = {dmlvk.Rnn: (TANH,), dmlvk.Lstm: (SIGMOID, TANH, TANH), dmlvk.Gru: (SIGMOID, TANH)}
@@ -136,7 +137,9 @@ def test_without_subgroups_or_with_more_than_a_binding_holds_the_simplest_rule_r
     assert possible_rules(desc, LEAST) == ["step", "block", "naive"]
 
 
-@pytest.mark.parametrize("caps", [LEAST, LARGE, NARROW, MATRICES], ids=["least", "large", "narrow", "matrices"])
+@pytest.mark.parametrize(
+    "caps", [LEAST, LARGE, NARROW, MATRICES, SMALL_MATRICES], ids=["least", "large", "narrow", "matrices", "small"]
+)
 @pytest.mark.parametrize("data_type", [TensorDataType.FLOAT32, TensorDataType.FLOAT16])
 @pytest.mark.parametrize("row", [dmlvk.Rnn, dmlvk.Lstm, dmlvk.Gru])
 @pytest.mark.parametrize(("batch", "hidden"), [(1, 1), (3, 7), (1, 33), (20, 512), (100, 100), (33, 136)])
@@ -154,7 +157,10 @@ def test_every_plan_fits_the_device(
             if launch.kernel.kernel == "recurrent_cooperative":
                 sizes = dict(launch.kernel.constants)
                 assert launch.grid[0] * sizes["UNITS"] >= hidden and launch.grid[1] * sizes["ENTRIES"] >= batch
-                assert (2 * sizes["ENTRIES"] + sizes["UNITS"]) * (2 * sizes["DEPTH"] + 16) <= caps.shared_memory_bytes
+                columns = -(-GATES[row] * sizes["UNITS"] // sizes["MAT_N"]) * sizes["MAT_N"]
+                assert (2 * sizes["ENTRIES"] + columns) * (2 * sizes["DEPTH"] + 16) <= caps.shared_memory_bytes
+                subgroups = sizes["LOCAL_SIZE_X"] // sizes["SUBGROUP"]
+                assert subgroups * sizes["ENTRIES"] * (4 * columns + 16) <= caps.shared_memory_bytes
             if launch.kernel.kernel not in ("recurrent_step", "recurrent_whole", "recurrent_block"):
                 continue
             constants = dict(launch.kernel.constants)

@@ -100,7 +100,7 @@ def test_rows_side_by_side_take_64_registers_of_a_gradient() -> None:
 
 
 LSTM = RecurrentProblem(
-    gates=4, products=1, directions=1, steps=10, batch=2, inputs=3, hidden=256, divisible=True
+    gates=4, products=1, directions=1, steps=10, batch=2, inputs=3, hidden=256, divisible=True, halves=False, bounded=True
 )  # fmt: skip
 
 

@@ -32,8 +32,8 @@ class RecurrentProblem:
     inputs: int
     hidden: int
     divisible: bool
-    halves: bool = False
-    bounded: bool = False
+    halves: bool
+    bounded: bool
 
     @property
     def projection_bytes(self) -> int:

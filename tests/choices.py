@@ -19,7 +19,7 @@ from dmlvk.kernels.common.rule import Rule, choose
 from dmlvk.kernels.convolution.rules import TileChoice, possible_tiles, untiled_microseconds
 from dmlvk.kernels.lowering import explain, lower, newest, possible_rules
 from dmlvk.spec import ops
-from dmlvk.spec.enums import AxisDirection, RecurrentNetworkDirection, ReduceFunction, TensorDataType
+from dmlvk.spec.enums import AxisDirection, RecurrentNetworkDirection, ReduceFunction, TensorDataType, TensorFlags
 from dmlvk.spec.errors import UnsupportedError
 from dmlvk.spec.ops.cached_attention import CachedAttention
 from dmlvk.spec.ops.root_mean_square import RootMeanSquare
@@ -126,6 +126,12 @@ def _float32(*sizes: int) -> TensorDesc:
 def _product(rows: int, columns: int, depth: int, data_type: TensorDataType = FLOAT32) -> OperatorDesc:
     a, b, y = (TensorDesc(data_type, (1, 1, *sizes)) for sizes in ((rows, depth), (depth, columns), (rows, columns)))
     return ops.Gemm(a_tensor=a, b_tensor=b, output_tensor=y)
+
+
+def _kept_product(rows: int, columns: int, depth: int) -> OperatorDesc:
+    """By FLOAT16 weights that are OWNED_BY_DML."""
+    weights = TensorDesc(FLOAT16, (1, 1, depth, columns), flags=TensorFlags.OWNED_BY_DML)
+    return _product(rows, columns, depth, FLOAT16).replace(b_tensor=weights)
 
 
 def _reduction(rows: int, axis: int, elements: int = 2**26) -> OperatorDesc:
@@ -316,6 +322,9 @@ LADDERS: dict[str, tuple[range, Callable[[int], OperatorDesc]]] = {
     "1x1 of 16 k channels to 8 of 28x28": (range(1, 64), lambda k: _convolution(16 * k, 8, 28)),
     "1x1 of 2^k channels to 256 of 14x14": (range(4, 14), lambda k: _convolution(2**k, 256, 14)),
     "product of 2^k x 4096 by 4096, FLOAT16": (range(2, 13), lambda k: _product(2**k, 4096, 4096, FLOAT16)),
+    "product of 32 k x 768 by 768, kept": (range(1, 50), lambda k: _kept_product(32 * k, 768, 768)),
+    "product of 32 k x 3072 by 768, kept": (range(1, 50), lambda k: _kept_product(32 * k, 3072, 768)),
+    "product of 197 x 1024 by 2^k, kept": (range(6, 14), lambda k: _kept_product(197, 1024, 2**k)),
     "product of 4096 x 64 by 2^k, FLOAT16": (range(2, 13), lambda k: _product(4096, 2**k, 64, FLOAT16)),
     "sums of 16 rows of 2^k numbers": (range(2, 20), lambda k: _reduction(16, 1, 2 ** (k + 4))),
     "sums of 16 columns of 2^k numbers": (range(2, 20), lambda k: _reduction(16, 0, 2 ** (k + 4))),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 from types import ModuleType
 from typing import Any
 
+import choices
 import numpy as np
 import onnx.reference
 import pytest
@@ -14,11 +17,13 @@ from numpy.typing import NDArray
 from onnx import helper
 
 import dmlvk
-from dmlvk import MatrixTransform, TensorDataType, TensorDesc, eager
-from dmlvk.directml.ready_operator import ReadyOperator
-from dmlvk.kernels.common.plan import Dispatch
+from dmlvk import MatrixTransform, TensorDataType, TensorDesc, TensorFlags, eager
+from dmlvk.directml.operator import Signature, TensorSlot
+from dmlvk.directml.ready_operator import ReadyOperator, initialize
+from dmlvk.kernels.common.plan import Dispatch, Plan, input_range, output_range
 from dmlvk.kernels.lowering import lower, possible_rules
 from dmlvk.kernels.matmul import lowering as matmul
+from dmlvk.kernels.matmul import streams
 from dmlvk.kernels.matmul.tiles import ProductTile, Tiles
 from dmlvk.runtime.memory import BufferBinding
 from dmlvk.spec.gate import Gate
@@ -53,6 +58,28 @@ def run(device: dmlvk.Device, a: Array, b: Array, rule: str, **attributes: Any) 
     commands.wait()
     sizes = desc.tensor("output_tensor").sizes
     return output.buffer.read().view(a.dtype)[: int(np.prod(sizes))].reshape(sizes)
+
+
+def run_streamed(device: dmlvk.Device, a: Array, b: Array, *, kept: bool, **attributes: Any) -> Array:
+    """The product by the rule streamed, its second factor packed at initialisation or each time: the same bits twice."""
+    desc = describe(a, b, **attributes)
+    if kept:
+        desc = desc.replace(b_tensor=dataclasses.replace(desc.tensor("b_tensor"), flags=TensorFlags.OWNED_BY_DML))
+    inputs = [memory(device, a), memory(device, b), None]
+    operator = ReadyOperator(device, desc, "streamed", owned=inputs if kept else ())
+    found = []
+    for _ in range(2):
+        output = BufferBinding(device.create_buffer(desc.tensor("output_tensor").total_tensor_size_in_bytes))
+        before = device.dispatches
+        commands = device.create_command_list()
+        operator.record(commands, [inputs[0], None if kept else inputs[1], None], [output])
+        commands.submit()
+        commands.wait()
+        assert device.dispatches > before
+        sizes = desc.tensor("output_tensor").sizes
+        found.append(output.buffer.read().view(a.dtype)[: int(np.prod(sizes))].reshape(sizes))
+    np.testing.assert_array_equal(*found)
+    return found[0]
 
 
 def memory(device: dmlvk.Device, array: Array) -> BufferBinding:
@@ -308,6 +335,98 @@ def test_lines_of_matrices_start_anywhere(
     np.testing.assert_allclose(found, expected, rtol=2.0**-10, atol=2.0**-20 * depth**0.5)
 
 
+STREAMED = [kind.tile for kind in streams._KINDS]
+
+
+@pytest.fixture
+def streaming(device: dmlvk.Device) -> dmlvk.Device:
+    """A device that has the rule streamed."""
+    a, b = np.ones((16, 128), np.float16), np.ones((128, 16), np.float16)
+    if "streamed" not in possible_rules(describe(a, b), device.capabilities):
+        pytest.skip("the device has no matrices whose elements lie where streams fill them")
+    return device
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["kept", "packed each time"])
+@pytest.mark.parametrize("tile", STREAMED, ids=str)
+def test_factors_stream_by_every_tile(
+    streaming: dmlvk.Device, monkeypatch: pytest.MonkeyPatch, tile: streams.StreamedTile, kept: bool
+) -> None:
+    """What is stored may be a ULP of float16 off, and sums are as good as those of float32."""
+    for rows, depth, columns in ((70, 512, 90), (48, 768, 256), (5, 264, 16), (130, 1000, 301)):
+        # Of 264 terms a round of 256 would reach past what is packed.
+        own = STREAMED[3] if -(-depth // streams.PACKED_DEPTH) * streams.PACKED_DEPTH % tile.depth else tile
+        a, turned = random(rows, depth).astype(np.float16), random(columns, depth).astype(np.float16)
+        expected = a.astype(np.float64) @ turned.T
+        allowed = 2.0**-10 * np.abs(expected) + 2.0**-21 * (np.abs(a).astype(np.float64) @ np.abs(turned.T))
+        for parts, b in itertools.product((1, 2), (turned.T, np.ascontiguousarray(turned.T))):
+            monkeypatch.setattr(matmul, "streamed_parts", lambda *sizes, merged, chosen=(own, parts): chosen)
+            assert (np.abs(run_streamed(streaming, a, b, kept=kept) - expected) <= allowed).all()
+
+
+def test_streams_of_a_batch_share_their_factor(streaming: dmlvk.Device) -> None:
+    a, b = random(2, 3, 33, 136).astype(np.float16), random(136, 50).astype(np.float16)
+    found = run_streamed(streaming, a, np.broadcast_to(b, (2, 3, 136, 50)), kept=True)
+    np.testing.assert_allclose(found, a.astype(np.float64) @ b, rtol=2.0**-10, atol=2.0**-16)
+
+
+def test_streams_end_with_bias_and_activation(streaming: dmlvk.Device) -> None:
+    """As by the rule cooperative, whose sums are the same."""
+    a, b = random(77, 256).astype(np.float16), random(256, 64).astype(np.float16)
+    relu = {"alpha": 0.5, "fused_activation": dmlvk.ActivationRelu()}
+    found = run_streamed(streaming, a, b, kept=True, **relu)
+    np.testing.assert_array_equal(found, run(streaming, a, b, "cooperative", **relu))
+
+
+def test_nothing_past_the_depth_streams(streaming: dmlvk.Device) -> None:
+    """Behind rows there are NaN, and an infinity in the last word of one stays in its row."""
+    wide = np.full((20, 272), np.nan, np.float16)
+    a, b = wide[:, :264], random(264, 24).astype(np.float16)
+    a[...] = random(20, 264)
+    a[3, 263], b[263, 5] = np.inf, -np.inf
+    with np.errstate(invalid="ignore"):
+        expected = a.astype(np.float64) @ b
+    found = run_streamed(streaming, a, b, kept=True)
+    np.testing.assert_array_equal(np.isfinite(found), np.isfinite(expected))
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(("columns", "depth"), [(16, 128), (40, 24), (5, 264)])
+def test_packed_factors_lie_as_invocations_have_them(device: dmlvk.Device, columns: int, depth: int, turned: bool) -> None:
+    """Of 16 columns and 16 terms, one after the other, invocation i has columns i / 4 and 8 more, of each the terms
+    2 (i % 4), one more, and both 8 further on."""
+    b = np.arange(1, columns * depth + 1, dtype=np.uint16).reshape(depth, columns).view(np.float16)
+    b = np.ascontiguousarray(b.T).T if turned else b
+    dispatch = lower(describe(np.ones((16, depth), np.float16), b), choices.DEVICES["h200"], force="streamed").dispatches[0]
+    assert isinstance(dispatch, Dispatch) and dispatch.kernel.kernel == "gemm_pack"
+    nbytes = streams.packed_bytes(columns, depth)
+    kind = TensorDataType.UINT16
+    signature = Signature(
+        "pack",
+        (TensorSlot("B", TensorDesc(kind, (b.size,))),),
+        (TensorSlot("Y", TensorDesc(kind, (nbytes // 2,))),),
+        frozenset(),
+    )
+    compiled = device.compile_plan(
+        signature, Plan((dataclasses.replace(dispatch, bindings=(input_range(0), output_range())),))
+    )
+    initialize(device, compiled)
+    output = BufferBinding(device.create_buffer(nbytes))
+    table = device.create_binding_table(compiled)
+    table.bind_inputs([memory(device, b)])
+    table.bind_outputs([output])
+    commands = device.create_command_list()
+    device.create_command_recorder().record_dispatch(commands, compiled, table)
+    commands.submit()
+    found = output.buffer.read().view(np.uint16).reshape(-(-columns // 16), -1, 32, 2, 2, 2)
+    block, step, lane, line, pair, one = np.indices(found.shape)
+    column, term = 16 * block + lane // 4 + 8 * line, 16 * step + lane % 4 * 2 + 8 * pair + one
+    padded = np.zeros((term.max() + 1, column.max() + 1), np.uint16)
+    padded[:depth, :columns] = b.view(np.uint16)
+    np.testing.assert_array_equal(found, padded[term, column])
+
+
 @pytest.mark.parametrize("rule", ["tiled", "split", "vector", "staged", "naive"])
 def test_infinities_and_nan_stay_in_their_rows(device: dmlvk.Device, rule: str) -> None:
     a, b = random(4, 70), random(70, 9)
@@ -386,3 +505,12 @@ def test_tiles_of_matrices_keep_their_sums_in_registers(
     fields = dict(zip(("a_tensor", "b_tensor", "output_tensor"), tensors, strict=True))
     desc = dmlvk.Gemm(**fields, trans_b=TRANSPOSE if transposed else NONE)
     assert_in_registers(device, desc, "cooperative", "gemm_cooperative")
+
+
+@pytest.mark.parametrize("tile", STREAMED, ids=str)
+def test_streamed_tiles_keep_their_sums_in_registers(
+    streaming: dmlvk.Device, monkeypatch: pytest.MonkeyPatch, tile: streams.StreamedTile
+) -> None:
+    monkeypatch.setattr(matmul, "streamed_parts", lambda *sizes, merged: (tile, 1))
+    desc = describe(np.zeros((197, 768), np.float16), np.zeros((768, 768), np.float16))
+    assert_in_registers(streaming, desc, "streamed", "gemm_streamed")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
 import numpy as np
 
 import dmlvk
-from dmlvk.spec.enums import MatrixTransform, TensorDataType
+from dmlvk.spec.enums import MatrixTransform, TensorDataType, TensorFlags
 from dmlvk.spec.gate import Gate
 from dmlvk.spec.ops.matmul import FormatGemm, GemmGate, GemmNormalization, NormalizedGemm
 from dmlvk.spec.tensor import TensorDesc
@@ -47,8 +48,9 @@ def _product(
     copy_target: float = 0.0,
     batch: int = 1,
     transposed: bool = False,
+    kept: bool = False,
 ) -> Problem:
-    """A product whose B is {columns, depth} where it is transposed."""
+    """A product whose B is {columns, depth} where it is transposed. ``kept``: it is OWNED_BY_DML, so packed once."""
 
     def rival(torch: Any, a: Any, b: Any) -> Any:
         return a @ (b.transpose(-1, -2) if transposed else b)
@@ -59,9 +61,10 @@ def _product(
     leading = (batch,) * (batch > 1)
     matrices = (rows, depth), (columns, depth) if transposed else (depth, columns), (rows, columns)
     a, b, y = (TensorDesc(data_type, (*leading, *matrix)) for matrix in matrices)
+    b = dataclasses.replace(b, flags=TensorFlags.OWNED_BY_DML if kept else TensorFlags.NONE)
     desc = dmlvk.Gemm(a_tensor=a, b_tensor=b, output_tensor=y, trans_b=MatrixTransform(int(transposed)))
     return Problem(
-        f"GEMM{' B transposed' * transposed} depth {depth} {data_type.name} {'x'.join(map(str, y.sizes))}",
+        f"GEMM{' B transposed' * transposed}{' B kept' * kept} depth {depth} {data_type.name} {'x'.join(map(str, y.sizes))}",
         desc,
         rival,
         target,
@@ -211,6 +214,10 @@ _WIDE = ((128, 4096, 14336), (256, 14336, 4096), (512, 4096, 4096), (2048, 4096,
 """Rows, depth and columns of the products of a language model's layers with the words of a prompt."""
 
 
+_KEPT = ((197, 768, 3072), (197, 3072, 768), (512, 768, 3072), (256, 1024, 4096), (1500, 512, 512), (1576, 768, 768))
+"""Rows, depth and columns of products by weights: of ViT-B/16 with one picture and with eight, of other encoders."""
+
+
 def problems(scale: Scale) -> list[Problem]:
     """Every problem, in the order of the report."""
     large = 16384
@@ -241,6 +248,7 @@ def problems(scale: Scale) -> list[Problem]:
             for transposed in (False, True):
                 found.append(_product(scale, data_type, rows, large, large, 0.9, copy_target=0.9, transposed=transposed))
         found.append(_product(scale, data_type, large, large, 1, 0.9, copy_target=0.9))
+    found += [_product(scale, FLOAT16, *sizes, 0.6, kept=True) for sizes in _KEPT]
     found += [_of_bits(scale, size, size, size, 0.6) for size in (4096, 8192)]
     found += [_of_bits(scale, *sizes, 0.6) for sizes in _WIDE]
     found += [_of_bits(scale, rows, large, large, 0.9, copy_target=0.9) for rows in (1, 16)]

@@ -386,14 +386,32 @@ def fastest_parts(
     return None if chosen is None else (CooperativeTile(*chosen[0]), chosen[1])
 
 
+def fastest_microseconds(caps: Capabilities, sizes: tuple[int, int, int, int]) -> float | None:
+    """What a product of so many rows, columns, terms and matrices takes so, but for a dispatch's start; None where the model
+    does not say."""
+    found = _timed_parts(caps, SecondFactor.ACROSS_DEPTH, sizes, merged=False)
+    return min(time for time, _, _ in found) if found else None
+
+
 def _fastest_parts(
     caps: Capabilities, second: int, sizes: tuple[int, int, int, int], merged: bool
 ) -> tuple[tuple[int, ...], int] | None:
+    found = _timed_parts(caps, second, sizes, merged=merged)
+    if not found:
+        return None
+    _, tile, parts = min(found, key=lambda choice: choice[0])
+    return tuple(tile), parts
+
+
+def _timed_parts(
+    caps: Capabilities, second: int, sizes: tuple[int, int, int, int], *, merged: bool
+) -> list[tuple[float, CooperativeTile, int]]:
+    """The tiles and parts that a product may have, with their microseconds but for a dispatch's start."""
     rows, columns, depth, matrices = sizes
     model = caps.model
     rate = model.half_products_per_microsecond
     if caps.is_cpu or rate is None or rows <= _FEW_ROWS[second] or columns <= 64:
-        return None
+        return []
     found: list[tuple[float, CooperativeTile, int]] = []
     for tile in _fitting(caps, (*_TILES, *_BETWEEN)):
         speed = _SPEEDS[second].get((tile.rows, tile.columns))
@@ -416,10 +434,7 @@ def _fastest_parts(
                 moved = 8 * rows * columns * matrices * parts / (_MERGE_BANDWIDTH * model.bytes_per_microsecond)
                 time = _SURELY * (time + (0 if merged else model.dispatch_microseconds) + moved)
             found.append((time, tile, parts))
-    if not found:
-        return None
-    _, tile, parts = min(found, key=lambda choice: choice[0])
-    return tuple(tile), parts
+    return found
 
 
 def staged_tile(tile: CooperativeTile, caps: Capabilities, *, whole_words: bool) -> CooperativeTile:

@@ -36,20 +36,26 @@ def chosen_plan(desc: OperatorDesc, caps: Capabilities, whole: str = "") -> Plan
 
 
 def placed(
-    plan: Plan, *, inputs: tuple[Range | None, ...], outputs: tuple[Range | None, ...], temporary: int = 0
+    plan: Plan,
+    *,
+    inputs: tuple[Range | None, ...],
+    outputs: tuple[Range | None, ...],
+    temporary: int = 0,
+    keeps: bool = False,
 ) -> tuple[Launch, ...]:
     """The launches of a plan that is a part of another.
 
     Args:
-        plan: The part. It keeps nothing from its initialisation.
+        plan: The part. It keeps nothing from its initialisation, unless ``keeps``.
         inputs, outputs: The ranges of the tensors of its slots, None of those that are absent.
         temporary: The offset of its ``temporary_bytes`` among those of the whole.
+        keeps: Whether the whole takes over its initialisation and its persistent resource, as they are.
     """
-    assert not plan.initialize and not plan.persistent_bytes, "a part has no tensor that is OWNED_BY_DML"
+    assert keeps or not (plan.initialize or plan.persistent_bytes), "a part has no tensor that is OWNED_BY_DML"
     places = {Source.INPUT: inputs, Source.OUTPUT: outputs, Source.TEMPORARY: (Range(Source.TEMPORARY, 0, temporary),)}
 
     def moved(part: Range) -> Range:
-        if part.source is Source.COUNTERS:
+        if part.source in (Source.COUNTERS, Source.PERSISTENT):
             return part
         place = places[part.source][part.slot]
         assert place is not None, "a launch reads and writes what is there"

@@ -11,7 +11,13 @@ from typing import NamedTuple
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.activation import Activation, fused
 from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix
-from dmlvk.kernels.common.cooperative_tile import cooperative_constants, parted_tile, staged_tile, word_access
+from dmlvk.kernels.common.cooperative_tile import (
+    cooperative_constants,
+    parted_tile,
+    staged_tile,
+    whole_words,
+    word_access,
+)
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.gate import gate_launches
 from dmlvk.kernels.common.limitation import LOOP_ROUNDS, STORAGE_BINDING
@@ -35,9 +41,10 @@ from dmlvk.kernels.matmul.rules import (
     GemmNormalizationProblem,
     GemmProblem,
     NormalizedGemmProblem,
-    has_matrices,
     partial_bytes,
+    rule_in_parts,
 )
+from dmlvk.kernels.matmul.streams import MATRIX, PACKED_DEPTH, WORD, packed_bytes, streamed_parts
 from dmlvk.kernels.matmul.tiles import CPU_TILES, FEW_ROWS, TiledProduct, fastest_tiles, whole_rounds
 from dmlvk.kernels.root_mean_square.lowering import (
     NormSlots,
@@ -93,6 +100,7 @@ class Product:
         a_strides, b_strides, c_strides, y_strides: The strides of the untransposed product: a is (rows, depth), b (depth,
             columns).
         normalization: What becomes of the rows; the product is made in parts then, though it be one.
+        is_kept: Whether b is OWNED_BY_DML.
     """
 
     data_type: TensorDataType
@@ -117,6 +125,7 @@ class Product:
     result_type: TensorDataType | None = None
     c_of_bits: bool = False
     normalization: RowNormalization | None = None
+    is_kept: bool = False
 
     @property
     def results(self) -> TensorDataType:
@@ -297,6 +306,7 @@ def _lines_of_c(product: Product) -> LinesOfC:
     return LinesOfC.COLUMNS if product.c_strides[2] == 0 else LinesOfC.NONE
 
 
+_PACK_INVOCATIONS = 128
 _LEAST_ROUNDS = 8
 """The fewest rounds of a part of a split sum: fewer are not worth its start and its trip through memory."""
 
@@ -521,6 +531,46 @@ def cooperative(product: Product, caps: Capabilities) -> Plan:
     )
 
 
+def streamed(product: Product, caps: Capabilities) -> Plan:
+    """Tiles by cooperative matrices whose second factor is laid out for them: at initialisation where it is OWNED_BY_DML,
+    else by a first dispatch."""
+    product = product.normalized().with_addend_as_c()
+    sizes = product.rows, product.columns, product.depth, product.matrices
+    tile, parts = streamed_parts(*sizes, caps, merged=product.normalization is not None)
+    steps = -(-product.depth // PACKED_DEPTH) * (PACKED_DEPTH // MATRIX)
+    nbytes = packed_bytes(product.columns, product.depth)
+    packed = Range(Source.PERSISTENT if product.is_kept else Source.TEMPORARY, 0, 0, nbytes)
+    pack = make_dispatch(
+        "gemm_pack",
+        (product.b, packed),
+        linear_grid(-(-nbytes // 16 // _PACK_INVOCATIONS), caps),
+        variant={"T": TensorDataType.UINT16.name},
+        constants={"LOCAL_SIZE_X": _PACK_INVOCATIONS},
+        columns=product.columns,
+        depth=product.depth,
+        column_stride=product.b_strides[3],
+        depth_stride=product.b_strides[2],
+        steps=steps,
+        count=nbytes // 16,
+    )
+    taken = 0 if product.is_kept else aligned(nbytes)
+    plan = parts_and_merge(
+        "gemm_streamed",
+        dataclasses.replace(product, b=packed),
+        caps,
+        {**tile.constants(caps.subgroup_size), "WHOLE_ROUNDS": int(whole_rounds(product.depth, tile.depth))},
+        tile.tiles(product.rows, product.columns) * product.matrices,
+        split_sum(product, caps, -(-product.depth // tile.depth), parts),
+        may_add_nothing=True,
+        subgroup_size=caps.subgroup_size,
+        taken=taken,
+        more={"steps": steps},
+    )
+    if product.is_kept:
+        return dataclasses.replace(plan, persistent_bytes=nbytes, initialize=(pack,))
+    return dataclasses.replace(plan, dispatches=(pack, *plan.dispatches), temporary_bytes=max(plan.temporary_bytes, taken))
+
+
 def products_of_halves(a: TensorDesc, b: TensorDesc, y: TensorDesc, caps: Capabilities, *, alpha: float = 1.0) -> Plan:
     """FLOAT16 rows times rows, alpha a b^T, in FLOAT32, which no operator gives; the device has matrices."""
     (outer, inner, rows, depth), columns = a.sizes, b.sizes[2]
@@ -729,6 +779,7 @@ def _product(desc: ops.Gemm | FormatGemm | GemmGate) -> Product:
         addend_strides=(0, 0, 0, 0) if addend is None else _strides(addend),
         result_type=None if y.data_type is a.data_type else y.data_type,
         c_of_bits=c is not None and c.data_type is not y.data_type,
+        is_kept=b.owned_by_dml,
     )
 
 
@@ -751,7 +802,16 @@ def _problem(desc: ops.Gemm | FormatGemm | GemmGate) -> GemmProblem:
         scales_clip=product.activation.id == OperatorType.ELEMENT_WISE_CLIP1,
         is_bfloat16=product.is_bfloat16,
         starts_anywhere=element_bits(product.data_type) == 16 and _columns_start_anywhere(product),
+        may_stream=product.data_type is product.results is TensorDataType.FLOAT16 and _may_stream(product.normalized()),
+        is_kept=product.is_kept,
     )
+
+
+def _may_stream(product: Product) -> bool:
+    """Whether the second factor is the operator's, and the same for all matrices, and rows of the first are whole words."""
+    if product.b.slot != 1 or any(product.b_strides[:2]) or product.depth % WORD != 0 or product.a_strides[3] != 1:
+        return False
+    return whole_words(product.data_type, product.a, product.a_strides, 3, product.depth, along_depth=True)
 
 
 def _columns_start_anywhere(product: Product) -> bool:
@@ -784,6 +844,7 @@ register(
     rules=GEMM,
     schedules={
         "vector": _schedule(vector, QUAD),
+        "streamed": _schedule(streamed),
         "cooperative": _schedule(cooperative),
         "staged": _schedule(staged, QUAD),
         "split": _schedule(split, CPU_TILES.depth),
@@ -809,9 +870,12 @@ def _apart(desc: GemmGate, problem: GemmProblem, caps: Capabilities) -> Plan:
     fields = {name: getattr(desc, name) for name in ("a_tensor", "b_tensor", "trans_a", "trans_b")}
     product = chosen_plan(ops.Gemm(**fields, output_tensor=whole), caps, desc.dml_name)
     taken = aligned(place.nbytes)
-    launches = placed(product, inputs=(input_range(0), input_range(1), None), outputs=(place,), temporary=taken)
+    inputs = (input_range(0), input_range(1), None)
+    launches = placed(product, inputs=inputs, outputs=(place,), temporary=taken, keeps=True)
     behind = gate_launches(desc.gate, y, place, output_range(), caps, taken)
-    return Plan((*launches, *behind), temporary_bytes=taken + product.temporary_bytes)
+    return Plan(
+        (*launches, *behind), taken + product.temporary_bytes, product.persistent_bytes, initialize=product.initialize
+    )
 
 
 register(
@@ -895,7 +959,8 @@ def _merged(desc: GemmNormalization, problem: GemmNormalizationProblem, caps: Ca
     y = norm.y if desc.product_tensor is None else output_range(1)
     product = dataclasses.replace(_product(desc.product), y=y, normalization=norm)
     check_rounds(-(-problem.product.depth // CPU_TILES.depth), caps, desc.dml_name)
-    return (cooperative if has_matrices(problem.product, caps) else split)(product, caps)
+    by_rule = {"streamed": streamed, "cooperative": cooperative}
+    return by_rule.get(rule_in_parts(problem.product, caps), split)(product, caps)
 
 
 def _normalization_apart(desc: GemmNormalization, problem: GemmNormalizationProblem, caps: Capabilities) -> Plan:
@@ -905,9 +970,9 @@ def _normalization_apart(desc: GemmNormalization, problem: GemmNormalizationProb
     if desc.product_tensor is None:
         made = Range(Source.TEMPORARY, 0, taken, desc.product.tensor("output_tensor").total_tensor_size_in_bytes)
         taken += aligned(made.nbytes)
-    launches = placed(first, inputs=tuple(map(input_range, range(4))), outputs=(made,))
+    launches = placed(first, inputs=tuple(map(input_range, range(4))), outputs=(made,), keeps=True)
     behind = placed(second, inputs=(made, input_range(4), input_range(5)), outputs=(output_range(),), temporary=taken)
-    return Plan((*launches, *behind), temporary_bytes=taken + second.temporary_bytes)
+    return Plan((*launches, *behind), taken + second.temporary_bytes, first.persistent_bytes, initialize=first.initialize)
 
 
 register(

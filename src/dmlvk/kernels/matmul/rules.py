@@ -9,6 +9,7 @@ from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix, matrices
 from dmlvk.kernels.common.cooperative_tile import parted_tile
 from dmlvk.kernels.common.rule import Rule, always, choose
 from dmlvk.kernels.common.shapes import most_invocations, within_rounds
+from dmlvk.kernels.matmul.streams import MATRIX, packed_bytes, streamed_parts, streams_fit, streams_pay
 from dmlvk.kernels.matmul.tiles import TiledProduct, parts_pay
 from dmlvk.kernels.root_mean_square.rules import PROCESSOR_CACHE, joins_a_product
 
@@ -23,6 +24,10 @@ of invocations with 8 rows each, which read the same lines, 367, and with 5 of 1
 _STAGED_DEPTH = 256
 """The fewest terms of a sum with which it is faster than tiles: of 256 4.4 us and 6.1, of 128, 32 matrices, 17.7 and
 15.5."""
+_MOST_KEPT = 1 << 24
+"""The bytes of a factor up to which it is packed. Other sizes of the same model may read it as it is, as single tokens of a
+language model do, whose weights are the largest: two copies of those leave no room. And they gain least: 256x4096 of depth
+4096 35.1 us and 38.0, 64x4096 of 4096 19.1 and 19.9."""
 _MANY_COLUMNS = 256
 """Columns for each processor with which it has four tiles of few rows, as many as it takes, each of the whole depth."""
 
@@ -30,8 +35,9 @@ _MANY_COLUMNS = 256
 @dataclass(frozen=True)
 class GemmProblem:
     """A matrix product, as its rules see it: rows and columns of the output, terms of each sum, matrices, whether the
-    tensors are FLOAT16, whether a clip with a ScaleBias is fused, whether the factors are BFLOAT16, and whether columns of
-    the second factor are neighbours of 16 bits in lines that start anywhere."""
+    tensors are FLOAT16, whether a clip with a ScaleBias is fused, whether the factors are BFLOAT16, whether columns of the
+    second factor are neighbours of 16 bits in lines that start anywhere, whether all matrices have the same second factor
+    and rows of the first in whole words, and whether the second is OWNED_BY_DML."""
 
     rows: int
     columns: int
@@ -41,6 +47,8 @@ class GemmProblem:
     scales_clip: bool = False
     is_bfloat16: bool = False
     starts_anywhere: bool = False
+    may_stream: bool = False
+    is_kept: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,6 +105,19 @@ def _cooperative(problem: GemmProblem, caps: Capabilities) -> bool:
     return not problem.scales_clip and cooperative_matrix(caps, factors, "float32") is not None
 
 
+def _streamed(problem: GemmProblem, caps: Capabilities) -> bool:
+    matrix = cooperative_matrix(caps, "float16", "float32")
+    is_known = caps.matrix_fragments and matrix is not None and {matrix.m, matrix.n, matrix.k} == {MATRIX}
+    fits = packed_bytes(problem.columns, problem.depth) <= caps.storage_buffer_bytes
+    return problem.may_stream and not problem.scales_clip and is_known and fits and streams_fit(caps)
+
+
+def _streams_pay(problem: GemmProblem, caps: Capabilities) -> bool:
+    if not problem.is_kept or packed_bytes(problem.columns, problem.depth) > _MOST_KEPT:
+        return False
+    return streams_pay(problem.rows, problem.columns, problem.depth, problem.batch, caps)
+
+
 def _matrices_pay(problem: GemmProblem, caps: Capabilities) -> bool:
     return matrices_pay(caps, "float16") and problem.columns >= 16 and problem.depth >= 16
 
@@ -134,6 +155,17 @@ GEMM = (
         "16384x16384 on an H200 in 243 and 245 us, 4.4 TB/s (transposed in 253 and 260); 8 rows take three times as long. "
         "Float16 columns in lines that start anywhere, us so and by matrices (H200, driver 580, 2026-11-29): 1 and 4 rows "
         "by 768x50257 41 and 27, 61 and 27, 1 row by 1600x50257 78 and 50, by 4097x8193 23 and 30",
+    ),
+    Rule(
+        "streamed",
+        when=_streams_pay,
+        possible=_streamed,
+        because="FLOAT16 whose second factor is OWNED_BY_DML, as weights are, and laid out for matrices at initialisation: "
+        "where tiles are few shared memory passes one factor, not two, and more loads are on their way. H200 (driver 580, "
+        "2026-11-30), weights in no cache, us so and by the next rule: 197x3072 of depth 768 9.4 and 12.3, 197x768 of 3072 "
+        "11.7 and 15.2, 128x3072 of 768 7.8 and 8.8, 512x3072 of 768 12.8 and 18.0, 1024x768 of 768 9.2 and 11.9, 256x4096 "
+        "of 1024 12.8 and 15.5, 2048x1024 of 1024 17.1 and 21.1; but 128x768 of 768 5.9 and 5.6, 1024x3072 of 768 22.6 and "
+        "20.6",
     ),
     Rule(
         "cooperative",
@@ -219,11 +251,6 @@ _MOST_MERGED = 4
 """The most quads of a row that an invocation has: each takes 16 registers."""
 
 
-def has_matrices(problem: GemmProblem, caps: Capabilities) -> bool:
-    """Whether the rules choose matrices for a product."""
-    return choose(GEMM, problem, caps).name == "cooperative"
-
-
 def _can_merge(problem: GemmNormalizationProblem, caps: Capabilities) -> bool:
     product = problem.product
     quads = product.columns // QUAD
@@ -231,14 +258,27 @@ def _can_merge(problem: GemmNormalizationProblem, caps: Capabilities) -> bool:
     return problem.packed and fits and _splittable(product, caps) and caps.features >= SUBGROUPS
 
 
+def rule_in_parts(product: GemmProblem, caps: Capabilities) -> str:
+    """The rule by which a product is made whose parts a normalization adds. What streams in one part is faster in parts of
+    other tiles: 197x768 of depth 768 in ViT-B/16, with the normalization, 12.7 us so and 13.5 to 14.0 in parts that stream
+    (H200, driver 580, 2026-11-30)."""
+    chosen = choose(GEMM, product, caps).name
+    sizes = product.rows, product.columns, product.depth, product.batch
+    if chosen == "streamed" and streamed_parts(*sizes, caps)[1] == 1:
+        return "cooperative"
+    return chosen
+
+
 def _is_in_parts(problem: GemmNormalizationProblem, caps: Capabilities) -> bool:
     """Whether a product is faster in parts, given that a dispatch which normalizes its rows is there to add them."""
     product = problem.product
-    chosen = choose(GEMM, product, caps).name
-    if chosen == "cooperative":
-        sizes = product.rows, product.columns, product.depth, product.batch
+    rule = rule_in_parts(product, caps)
+    sizes = product.rows, product.columns, product.depth, product.batch
+    if rule == "streamed":
+        return True
+    if rule == "cooperative":
         return parted_tile(*sizes, caps, b_along_depth=problem.b_along_depth, merged=True)[1] > 1
-    return chosen in ("split", "tiled") and not caps.is_cpu and _parts_pay(product, caps, merged=True)
+    return rule in ("split", "tiled") and not caps.is_cpu and _parts_pay(product, caps, merged=True)
 
 
 GEMM_NORMALIZATION = (

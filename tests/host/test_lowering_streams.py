@@ -16,7 +16,7 @@ from dmlvk.kernels.matmul.streams import packed_bytes, streamed_parts, streams_p
 from dmlvk.spec import ops
 from dmlvk.spec.enums import MatrixTransform, TensorDataType, TensorFlags
 from dmlvk.spec.gate import Gate
-from dmlvk.spec.ops.matmul import GemmGate, GemmNormalization
+from dmlvk.spec.ops.matmul import GemmAdd, GemmGate, GemmNormalization
 from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.tensor import TensorDesc
 
@@ -195,6 +195,15 @@ def test_a_normalization_behind_it_keeps_what_is_packed(columns: int, depth: int
     assert ("gemm_merge_normalized" in kernels(plan)) == (columns == 768)
     assert kernels(plan)[0] == "gemm_streamed" and plan.persistent_bytes == packed_bytes(columns, depth)
     assert [launch.kernel.kernel for launch in plan.initialize if isinstance(launch, Dispatch)] == ["gemm_pack"]
+
+
+def test_a_product_that_adds_twice_streams_only_where_a_normalization_adds() -> None:
+    """C and an addend."""
+    more = {"c_tensor": half(197, 768, strides=(0, 1)), "addend_tensor": half(197, 768)}
+    fields = {"a_tensor": half(197, 3072), "b_tensor": half(3072, 768, kept=True), "output_tensor": half(197, 768)}
+    assert not can_stream(GemmAdd(**fields, **more))
+    assert is_streamed(GemmAdd(**fields, addend_tensor=more["addend_tensor"]))
+    assert is_streamed(GemmNormalization(**fields, **more, epsilon=1e-5))
 
 
 def test_a_gate_behind_it_keeps_what_is_packed() -> None:

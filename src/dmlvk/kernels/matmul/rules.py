@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
@@ -37,7 +38,7 @@ class GemmProblem:
     """A matrix product, as its rules see it: rows and columns of the output, terms of each sum, matrices, whether the
     tensors are FLOAT16, whether a clip with a ScaleBias is fused, whether the factors are BFLOAT16, whether columns of the
     second factor are neighbours of 16 bits in lines that start anywhere, whether all matrices have the same second factor
-    and rows of the first in whole words, and whether the second is OWNED_BY_DML."""
+    and rows of the first in whole words, whether the second is OWNED_BY_DML, and whether both C and an addend are added."""
 
     rows: int
     columns: int
@@ -49,6 +50,7 @@ class GemmProblem:
     starts_anywhere: bool = False
     may_stream: bool = False
     is_kept: bool = False
+    adds_twice: bool = False
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,8 @@ def _streamed(problem: GemmProblem, caps: Capabilities) -> bool:
     matrix = cooperative_matrix(caps, "float16", "float32")
     is_known = caps.matrix_fragments and matrix is not None and {matrix.m, matrix.n, matrix.k} == {MATRIX}
     fits = packed_bytes(problem.columns, problem.depth) <= caps.storage_buffer_bytes
-    return problem.may_stream and not problem.scales_clip and is_known and fits and streams_fit(caps)
+    ends = not (problem.scales_clip or problem.adds_twice)  # sums that begin with an addend were not tried so
+    return problem.may_stream and ends and is_known and fits and streams_fit(caps)
 
 
 def _streams_pay(problem: GemmProblem, caps: Capabilities) -> bool:
@@ -259,10 +262,10 @@ def _can_merge(problem: GemmNormalizationProblem, caps: Capabilities) -> bool:
 
 
 def rule_in_parts(product: GemmProblem, caps: Capabilities) -> str:
-    """The rule by which a product is made whose parts a normalization adds. What streams in one part is faster in parts of
-    other tiles: 197x768 of depth 768 in ViT-B/16, with the normalization, 12.7 us so and 13.5 to 14.0 in parts that stream
-    (H200, driver 580, 2026-11-30)."""
-    chosen = choose(GEMM, product, caps).name
+    """The rule by which a product is made whose parts a normalization adds, with all else that is to be added. What streams
+    in one part has parts of other tiles: 197x768 of depth 768 in ViT-B/16, with the normalization, 12.0 us so and 12.1 to
+    13.5 in parts that stream (H200, driver 580, 2026-11-30)."""
+    chosen = choose(GEMM, dataclasses.replace(product, adds_twice=False), caps).name
     sizes = product.rows, product.columns, product.depth, product.batch
     if chosen == "streamed" and streamed_parts(*sizes, caps)[1] == 1:
         return "cooperative"

@@ -370,7 +370,7 @@ def test_streams_of_a_batch_share_their_factor(streaming: dmlvk.Device) -> None:
     np.testing.assert_allclose(found, a.astype(np.float64) @ b, rtol=2.0**-10, atol=2.0**-16)
 
 
-def test_streams_end_with_bias_and_activation(streaming: dmlvk.Device) -> None:
+def test_streams_end_with_a_factor_and_an_activation(streaming: dmlvk.Device) -> None:
     """As by the rule cooperative, whose sums are the same."""
     a, b = random(77, 256).astype(np.float16), random(256, 64).astype(np.float16)
     relu = {"alpha": 0.5, "fused_activation": dmlvk.ActivationRelu()}

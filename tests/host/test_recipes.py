@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+import choices
 import pytest
 
 from dmlvk.devices.capabilities import SUBGROUPS, Capabilities, CooperativeMatrix, WorkgroupMatrix
@@ -23,9 +24,11 @@ from dmlvk.spec.enums import (
     RecurrentNetworkDirection,
     ReduceFunction,
     TensorDataType,
+    TensorFlags,
 )
 from dmlvk.spec.errors import InvalidArgumentError, UnsupportedError
 from dmlvk.spec.mould import Mould
+from dmlvk.spec.ops.matmul import GemmNormalization
 from dmlvk.spec.ops.resample import ResampleWeights
 from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.size import SizeTrace, value_of
@@ -650,3 +653,31 @@ def test_operators_in_pieces_keep_64_choices_of_recipes() -> None:
     assert made[0] in joint and made[1] not in joint and all(recipe in joint for recipe in made[2:])
     again, _ = joint.filled(choices[1])
     assert again is not made[1] and again in joint
+
+
+@pytest.mark.parametrize("normalizes", [False, True], ids=["alone", "normalized"])
+def test_weights_that_stream_are_packed_alike_for_all_rows(normalizes: bool) -> None:
+    """So that graphs of many sizes keep them once."""
+    caps = choices.DEVICES["h200"]
+    half = TensorDataType.FLOAT16
+
+    def build(rows: int) -> OperatorDesc:
+        columns, depth = (768, 3072) if normalizes else (3072, 768)
+        fields = {
+            "a_tensor": tensor(1, 1, rows, depth, of=half),
+            "b_tensor": TensorDesc(half, (1, 1, depth, columns), flags=TensorFlags.OWNED_BY_DML),
+            "output_tensor": tensor(1, 1, rows, columns, of=half),
+        }
+        return GemmNormalization(**fields, epsilon=1e-5) if normalizes else ops.Gemm(**fields)
+
+    sized = Sized(build, 197, caps)
+    initialization = lower(build(197), caps).initialize
+    assert initialization
+    filled = 0
+    for rows in (197, 190, 199, 128, 300, 1):
+        found, wanted = sized.filled(rows), lower(build(rows), caps)
+        assert wanted.initialize == (initialization if rows > 1 else ())
+        if found is not None:
+            filled += 1
+            assert found == shown(wanted), rows
+    assert filled > 2

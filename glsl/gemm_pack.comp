@@ -2,7 +2,8 @@
 //
 //   packed[block][step][lane] = the eight elements that an invocation has of the matrix of columns 16 * block and terms 16 * step
 //
-// Its pairs of terms are whole words of 32 bits. Where elements lie in a matrix include/matrix_fragments.glsl says. Past the last column and term there are zeros.
+// Its pairs of terms are whole words of 32 bits. Where elements lie in a matrix include/matrix_fragments.glsl says. Past the last column and
+// term there are zeros.
 //
 // Bindings: X, the factor; PACKED, words of 16 bytes. Parameters: columns, depth, and the factor's strides along both; steps of a block;
 // count, the words.

@@ -7,8 +7,8 @@
 // whose pipe is what small tiles wait for, has only one factor to pass. Each subgroup multiplies a block of SUB_M x SUB_N.
 //
 // Bindings: A, of which rows are whole words of 8; B, what gemm_pack.comp makes of it; C, Y; see include/gemm.glsl.
-// Constants: LOCAL_SIZE_X, whole subgroups of 32, (TILE_M / SUB_M) * (TILE_N / SUB_N) of them; TILE_M, TILE_N; TILE_K, a divisor of what B's
-// terms are padded to; SUB_M, SUB_N; MAT_M, MAT_N, MAT_K, all 16; BUFFERS (1, 2), the tiles in shared memory: with two there is one barrier a
+// Constants: LOCAL_SIZE_X, whole subgroups of 32, (TILE_M / SUB_M) * (TILE_N / SUB_N) of them; TILE_M, TILE_N; TILE_K, which
+// divides B's terms, with the zeros behind them; SUB_M, SUB_N; MAT_M, MAT_N, MAT_K, all 16; BUFFERS (1, 2), the tiles in shared memory: with two there is one barrier a
 // round; WHOLE_ROUNDS, whether TILE_K divides the depth; VECTOR_Y (1): how Y is stored (gemm_quads.glsl); HAS_C (1), the
 // activation's id; PARTIAL (0), as in gemm_tiled. The words of a tile of A are a multiple of the invocations.
 // Variant ADDS: 0.

@@ -306,7 +306,6 @@ def _lines_of_c(product: Product) -> LinesOfC:
     return LinesOfC.COLUMNS if product.c_strides[2] == 0 else LinesOfC.NONE
 
 
-_PACK_INVOCATIONS = 128
 _LEAST_ROUNDS = 8
 """The fewest rounds of a part of a split sum: fewer are not worth its start and its trip through memory."""
 
@@ -529,6 +528,9 @@ def cooperative(product: Product, caps: Capabilities) -> Plan:
         variant={"WHOLE": is_whole},
         subgroup_size=caps.subgroup_size,
     )
+
+
+_PACK_INVOCATIONS = 128
 
 
 def streamed(product: Product, caps: Capabilities) -> Plan:

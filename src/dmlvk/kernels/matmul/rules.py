@@ -116,7 +116,8 @@ def _streamed(problem: GemmProblem, caps: Capabilities) -> bool:
 
 
 def _streams_pay(problem: GemmProblem, caps: Capabilities) -> bool:
-    if not problem.is_kept or packed_bytes(problem.columns, problem.depth) > _MOST_KEPT:
+    is_small = packed_bytes(problem.columns, problem.depth) <= _MOST_KEPT
+    if not (problem.is_kept and is_small and matrices_pay(caps, "float16")):
         return False
     return streams_pay(problem.rows, problem.columns, problem.depth, problem.batch, caps)
 

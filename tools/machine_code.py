@@ -7,6 +7,10 @@
 The driver tells the registers and the bytes of a pipeline (``dmlvk explain --compiled``), and no instruction. Its cache has
 them: entries that Zstandard compressed, one a pipeline, without names, so that a cache of few pipelines is easiest to read.
 NVIDIA describes none of this; seen with driver 580. ``nvdisasm`` is part of the CUDA toolkit and of Triton's wheel.
+
+The listings that ``--write`` makes say before each instruction what the processor does for it. A load raises one of six
+counters, which falls when its value is there; ``>5 ..2... 4`` is an instruction that raises counter 5, waits until counter
+2 is 0, and keeps the next one waiting for 4 cycles. ``<0`` raises it until what the instruction reads has been read.
 """
 
 from __future__ import annotations
@@ -27,6 +31,9 @@ _FRAME = b"\x28\xb5\x2f\xfd"
 _ENTRY, _CONTAINER = b"NVDANVVM", b"NVuc"
 _SECTIONS, _SECTION_BYTES, _MOST_SECTIONS, _CODE = 32, 32, 16, 1
 """Where the table of sections begins in a container, the bytes of a row, how many rows are read, and the code's kind."""
+_COUNTERS = 6
+_PLACE = re.compile(r"^ +/\*([0-9a-f]{4,})\*/ +")
+"""What a line of a listing begins with: where the instruction is."""
 _INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9]*)")
 
 
@@ -63,6 +70,28 @@ def listing(code: bytes, nvdisasm: str, architecture: str) -> str:
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
+def waits(instruction: bytes) -> str:
+    """What an instruction of 16 bytes raises, waits for, and keeps the next one waiting."""
+    bits = int.from_bytes(instruction, "little") >> 105
+    stall, written, read, waited = bits & 15, bits >> 5 & 7, bits >> 8 & 7, bits >> 11 & 63
+    raised = (f"{sign}{counter}" if counter < _COUNTERS else "  " for sign, counter in ((">", written), ("<", read)))
+    awaited = (str(counter) if waited >> counter & 1 else "." for counter in range(_COUNTERS))
+    return f"{''.join(raised)} {''.join(awaited)} {stall:2}"
+
+
+def with_waits(text: str, code: bytes) -> str:
+    """A listing of some code, with ``waits`` before each instruction."""
+
+    def waited(line: str) -> str:
+        place = _PLACE.match(line)
+        if place is None:
+            return line
+        at = int(place[1], 16)
+        return f"{place[1]:>6} {waits(code[at : at + 16])}  {line[place.end() :]}"
+
+    return "\n".join(map(waited, text.splitlines())) + "\n"
+
+
 def main() -> int:
     """Prints a line for each pipeline: its bytes, and its most frequent instructions."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -88,7 +117,7 @@ def main() -> int:
             print(f"{path.stem}.{number}: {len(code):,} bytes: {', '.join(f'{count} {name}' for name, count in often)}")
             if options.write:
                 options.write.mkdir(parents=True, exist_ok=True)
-                (options.write / f"{path.stem}.{number}.txt").write_text(text)
+                (options.write / f"{path.stem}.{number}.txt").write_text(with_waits(text, code))
     return 0
 
 

@@ -35,3 +35,13 @@ def test_the_code_is_the_section_of_its_kind() -> None:
     place = 32 + 16 * 32
     assert machine_code.code_of(entry([(3, 8, 0), (1, len(CODE) - 16, place), (0x45, 8, 0)])) == CODE[:-16]
     assert machine_code.code_of(entry([(3, 8, 0)])) == b""
+
+
+def test_what_an_instruction_waits_for_comes_before_it() -> None:
+    """As the fields lie: the cycles from bit 105, counters raised from 110 and 113, those waited for from 116."""
+    load = (4 << 105 | 5 << 110 | 7 << 113 | 0b000100 << 116).to_bytes(16, "little")
+    store = (15 << 105 | 7 << 110 | 0 << 113 | 0b100011 << 116).to_bytes(16, "little")
+    listing = "\t.headerflags\n        /*0000*/                   LDG R0, [R2] ;\n        /*0010*/    @P0 STS [R1], R0 ;\n"
+    assert machine_code.with_waits(listing, load + store) == (
+        "\t.headerflags\n  0000 >5   ..2...  4  LDG R0, [R2] ;\n  0010   <0 01...5 15  @P0 STS [R1], R0 ;\n"
+    )

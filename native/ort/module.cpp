@@ -60,9 +60,6 @@ OrtStatus* out_of_memory(const Interface& ort) noexcept {
 
 /// The status for a Python exception: that of its kind, with its message.
 OrtStatus* status_of(const Interface& ort, nb::python_error& error) {
-    if (error.matches(PyExc_KeyboardInterrupt)) {
-        PyErr_SetInterrupt();  // Python hears of it again once ONNX Runtime has given the call back.
-    }
     const int code = error.matches(PyExc_NotImplementedError) ? kNotImplemented
                      : error.matches(PyExc_ValueError)        ? kInvalidArgument
                                                               : kFail;
@@ -71,6 +68,9 @@ OrtStatus* status_of(const Interface& ort, nb::python_error& error) {
         message += ": " + nb::cast<std::string>(nb::str(error.value()));
     } catch (const std::exception&) {
         message += ", whose message cannot be read";
+    }
+    if (error.matches(PyExc_KeyboardInterrupt)) {
+        PyErr_SetInterrupt();  // Python hears of it again once ONNX Runtime has given the call back: nothing of it may run here.
     }
     return status_of(ort, code, message);
 }

@@ -49,6 +49,12 @@ def test_what_the_provider_keeps_goes() -> None:
     run("interrupts.py", "--runs", "6", "--only", "provider run")
 
 
+@pytest.mark.slow
+def test_the_provider_hands_an_interrupt_on() -> None:
+    """ONNX Runtime's error came in its place."""
+    run("interrupts.py", "--steps", "4", "--only", "provider run")
+
+
 @pytest.mark.full
 def test_every_kind_of_call() -> None:
     run("sweep.py", "--places", "3", "--jobs", "2")

@@ -112,7 +112,7 @@ void multiply(uint first, uint last) {
     [[unroll]] for (uint step = 0; step < STEPS; ++step) fetch_b(step, first / MAT_K + step);
     share_a(0, first);
     barrier();
-    // A condition of its own for each step, as it seems, lets the driver ask for all of them early: with one for all 10 % longer.
+    // A condition of its own for each step, as it seems, lets the driver ask for all of them early: with one for all up to 8 % longer.
     const uint end = last / MAT_K;
     uint buffer_at = 0;
     for (uint k = first;;) {

@@ -46,11 +46,13 @@ def describe(a: Array, b: Array, **attributes: Any) -> dmlvk.Gemm:
     return desc.replace(output_tensor=TensorDesc(kind, desc.inferred_output_sizes()[0]))
 
 
-def run(device: dmlvk.Device, a: Array, b: Array, rule: str, **attributes: Any) -> Array:
-    """The product by one of the rules."""
+def run(device: dmlvk.Device, a: Array, b: Array, rule: str, *, kept: bool = False, **attributes: Any) -> Array:
+    """The product by one of the rules. ``kept``: the second factor is OWNED_BY_DML."""
     desc = describe(a, b, **attributes)
-    operator = ReadyOperator(device, desc, rule)
     inputs = [memory(device, a), memory(device, b), None]
+    if kept:
+        desc = desc.replace(b_tensor=dataclasses.replace(desc.tensor("b_tensor"), flags=TensorFlags.OWNED_BY_DML))
+    operator = ReadyOperator(device, desc, rule, owned=inputs)
     output = BufferBinding(device.create_buffer(desc.tensor("output_tensor").total_tensor_size_in_bytes))
     commands = device.create_command_list()
     operator.record(commands, inputs, [output])
@@ -62,22 +64,9 @@ def run(device: dmlvk.Device, a: Array, b: Array, rule: str, **attributes: Any) 
 
 def run_streamed(device: dmlvk.Device, a: Array, b: Array, *, kept: bool, **attributes: Any) -> Array:
     """The product by the rule streamed, its second factor packed at initialisation or each time: the same bits twice."""
-    desc = describe(a, b, **attributes)
-    if kept:
-        desc = desc.replace(b_tensor=dataclasses.replace(desc.tensor("b_tensor"), flags=TensorFlags.OWNED_BY_DML))
-    inputs = [memory(device, a), memory(device, b), None]
-    operator = ReadyOperator(device, desc, "streamed", owned=inputs if kept else ())
-    found = []
-    for _ in range(2):
-        output = BufferBinding(device.create_buffer(desc.tensor("output_tensor").total_tensor_size_in_bytes))
-        before = device.dispatches
-        commands = device.create_command_list()
-        operator.record(commands, [inputs[0], None if kept else inputs[1], None], [output])
-        commands.submit()
-        commands.wait()
-        assert device.dispatches > before
-        sizes = desc.tensor("output_tensor").sizes
-        found.append(output.buffer.read().view(a.dtype)[: int(np.prod(sizes))].reshape(sizes))
+    before = device.dispatches
+    found = [run(device, a, b, "streamed", kept=kept, **attributes) for _ in range(2)]
+    assert device.dispatches >= before + 2
     np.testing.assert_array_equal(*found)
     return found[0]
 

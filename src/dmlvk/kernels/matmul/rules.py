@@ -27,8 +27,8 @@ _STAGED_DEPTH = 256
 15.5."""
 _MOST_KEPT = 1 << 24
 """The bytes of a factor up to which it is packed. Other sizes of the same model may read it as it is, as single tokens of a
-language model do, whose weights are the largest: two copies of those leave no room. And they gain least: 256x4096 of depth
-4096 35.1 us and 38.0, 64x4096 of 4096 19.1 and 19.9."""
+language model do, whose weights are the largest: two copies of those leave no room. And they gain least: the kernel as it
+was first tried took 35.1 us for 256x4096 of depth 4096, other tiles 38.0, and 19.1 for 64x4096 of 4096, other tiles 19.9."""
 _MANY_COLUMNS = 256
 """Columns for each processor with which it has four tiles of few rows, as many as it takes, each of the whole depth."""
 
@@ -264,8 +264,8 @@ def _can_merge(problem: GemmNormalizationProblem, caps: Capabilities) -> bool:
 
 def rule_in_parts(product: GemmProblem, caps: Capabilities) -> str:
     """The rule by which a product is made whose parts a normalization adds, with all else that is to be added. What streams
-    in one part has parts of other tiles: 197x768 of depth 768 in ViT-B/16, with the normalization, 12.0 us so and 12.1 to
-    13.5 in parts that stream (H200, driver 580, 2026-11-30)."""
+    in one part has parts of other tiles: 197x768 of depth 768 in ViT-B/16, with the normalization, 11.8 to 12.8 us so and
+    12.7 to 14.0 in parts that stream; in a chain of its own 9.6 and 9.3 (H200, driver 580, 2026-11-30)."""
     chosen = choose(GEMM, dataclasses.replace(product, adds_twice=False), caps).name
     sizes = product.rows, product.columns, product.depth, product.batch
     if chosen == "streamed" and streamed_parts(*sizes, caps)[1] == 1:

@@ -1,17 +1,17 @@
 // Matrix product by cooperative matrices, whose second factor is laid out as invocations have it: float16 factors, float32 sums.
 //
-//   y = activation(alpha * sum over k of a[m, k] * b[k, n] + beta * c[m, n])
+//   y = activation(alpha * sum over k of a[m, k] * b[k, n] + beta * c[m, n] + addend[m, n])
 //
 // A workgroup stages TILE_K of the depth of A at a time in shared memory. B goes from memory straight to the matrices, and while a step of
 // MAT_K is multiplied, its invocations load that of the next round: between barriers there are many loads on their way, and shared memory,
 // whose pipe is what small tiles wait for, has only one factor to pass. Each subgroup multiplies a block of SUB_M x SUB_N.
 //
-// Bindings: A, of which rows are whole words of 8; B, what gemm_pack.comp makes of it; C, Y; see include/gemm.glsl.
-// Constants: LOCAL_SIZE_X, whole subgroups of 32, (TILE_M / SUB_M) * (TILE_N / SUB_N) of them; TILE_M, TILE_N; TILE_K, which
-// divides B's terms, with the zeros behind them; SUB_M, SUB_N; MAT_M, MAT_N, MAT_K, all 16; BUFFERS (1, 2), the tiles in shared memory: with two there is one barrier a
-// round; WHOLE_ROUNDS, whether TILE_K divides the depth; VECTOR_Y (1): how Y is stored (gemm_quads.glsl); HAS_C (1), the
-// activation's id; PARTIAL (0), as in gemm_tiled. The words of a tile of A are a multiple of the invocations.
-// Variant ADDS: 0.
+// Bindings: A, of which rows are whole words of 8; B, what gemm_pack.comp makes of it; C, Addend, Y; see include/gemm.glsl.
+// Constants: LOCAL_SIZE_X, whole subgroups of 32, (TILE_M / SUB_M) * (TILE_N / SUB_N) of them; TILE_M, TILE_N; TILE_K, which divides B's
+// terms, with the zeros behind them; SUB_M, SUB_N; MAT_M, MAT_N, MAT_K, all 16; BUFFERS (1, 2), the tiles in shared memory: with two there is
+// one barrier a round; WHOLE_ROUNDS, whether TILE_K divides the depth; VECTOR_Y (1): how Y is stored (gemm_quads.glsl); HAS_C (1), ADDEND
+// (0), the activation's id; PARTIAL (0), as in gemm_tiled. The words of a tile of A are a multiple of the invocations.
+// Variant ADDS: whether there is an addend beside C.
 // Parameters: steps, those that B has.
 // Grid: linear over matrices, splits and tiles, a matrix's tiles neighbours.
 //
@@ -49,6 +49,7 @@ uint start_a;
 #include "matrix_fragments.glsl"
 #include "cooperative_sums.glsl"
 #include "cooperative_store.glsl"
+#include "cooperative_begin.glsl"
 
 uint places_a[STAGED];
 uint places_b[BLOCKS_N];
@@ -102,6 +103,9 @@ void multiply_step(const uint slot, const uint step) {
 void multiply(uint first, uint last) {
     [[unroll]] for (uint i = 0; i < BLOCKS_M; ++i)
         [[unroll]] for (uint j = 0; j < BLOCKS_N; ++j) sums[i][j] = MATRIX_SUMS(0);
+#if ADDS
+    if (ADDEND >= ADDEND_FIRST) begin_sums();
+#endif
     [[unroll]] for (uint i = 0; i < STAGED; ++i)
         places_a[i] = start_a + min(first_m + word_of_a(i).x, p.rows - 1) * (p.a_strides[2] / 8) + min(word_of_a(i).y, p.depth / 8 - 1);
     [[unroll]] for (uint j = 0; j < BLOCKS_N; ++j) {
@@ -147,6 +151,9 @@ void main() {
     const uint outer = matrix / p.inner_batch;
     const uint inner = matrix - outer * p.inner_batch;
     start_a = BYTE_OFFSET_A / WORD_BYTES + matrix_start(outer, inner, p.a_strides) / 8;
+#if ADDS
+    addend_start = BYTE_OFFSET_ADDEND / R_BYTES + matrix_start(outer, inner, p.addend_strides);
+#endif
 
     // As in gemm_cooperative: an element of each of C's sectors is asked for now.
     const bool asks = HAS_C != 0 && PARTIAL == 0;

@@ -46,10 +46,25 @@ def describe(a: Array, b: Array, **attributes: Any) -> dmlvk.Gemm:
     return desc.replace(output_tensor=TensorDesc(kind, desc.inferred_output_sizes()[0]))
 
 
-def run(device: dmlvk.Device, a: Array, b: Array, rule: str, *, kept: bool = False, **attributes: Any) -> Array:
-    """The product by one of the rules. ``kept``: the second factor is OWNED_BY_DML."""
+def run(
+    device: dmlvk.Device,
+    a: Array,
+    b: Array,
+    rule: str,
+    *,
+    kept: bool = False,
+    added: tuple[Array, Array] | None = None,
+    **attributes: Any,
+) -> Array:
+    """The product by one of the rules. ``kept``: the second factor is OWNED_BY_DML. ``added``: C and an addend."""
     desc = describe(a, b, **attributes)
     inputs = [memory(device, a), memory(device, b), None]
+    if added is not None:
+        kind = desc.tensor("output_tensor").data_type
+        c, addend = (TensorDesc(kind, x.shape, tuple(step // x.itemsize for step in x.strides)) for x in added)
+        fields = {spec.name: getattr(desc, spec.name) for spec in desc.fields}
+        desc = GemmAdd(**{**fields, "c_tensor": c}, addend_tensor=addend)
+        inputs = [*inputs[:2], *(memory(device, x) for x in added)]
     if kept:
         desc = desc.replace(b_tensor=dataclasses.replace(desc.tensor("b_tensor"), flags=TensorFlags.OWNED_BY_DML))
     operator = ReadyOperator(device, desc, rule, owned=inputs)
@@ -365,6 +380,30 @@ def test_streams_end_with_a_factor_and_an_activation(streaming: dmlvk.Device) ->
     relu = {"alpha": 0.5, "fused_activation": dmlvk.ActivationRelu()}
     found = run_streamed(streaming, a, b, kept=True, **relu)
     np.testing.assert_array_equal(found, run(streaming, a, b, "cooperative", **relu))
+
+
+@pytest.mark.parametrize("alpha", [1.0, 0.5])
+@pytest.mark.parametrize("lies", ["as the output", "transposed", "as one row"])
+@pytest.mark.parametrize("tile", STREAMED, ids=str)
+def test_streams_add_a_tensor_beside_c(
+    streaming: dmlvk.Device, monkeypatch: pytest.MonkeyPatch, tile: streams.StreamedTile, lies: str, alpha: float
+) -> None:
+    """Sums may begin with it; in two parts it is added where they are."""
+    for rows, depth, columns in ((70, 512, 96), (197, 768, 301)):
+        a, b, bias = (random(*sizes).astype(np.float16) for sizes in ((rows, depth), (depth, columns), (columns,)))
+        addend = {
+            "as the output": random(rows, columns).astype(np.float16),
+            "transposed": random(columns, rows).astype(np.float16).T,
+            "as one row": np.broadcast_to(random(columns, 1)[:, 0].astype(np.float16), (rows, columns)),
+        }[lies]
+        added = np.broadcast_to(bias, (rows, columns)), addend
+        expected = np.maximum(alpha * (a.astype(np.float64) @ b) + bias + addend, 0)
+        magnitudes = np.abs(a).astype(np.float64) @ np.abs(b) + np.abs(bias) + np.abs(addend)
+        for parts in (1, 2):
+            monkeypatch.setattr(matmul, "streamed_parts", lambda *sizes, merged, chosen=(tile, parts): chosen)
+            ends = {"alpha": alpha, "fused_activation": dmlvk.ActivationRelu()}
+            found = run_streamed(streaming, a, b, kept=True, added=added, **ends)
+            assert (np.abs(found - expected) <= 2.0**-10 * expected + 2.0**-21 * magnitudes).all()
 
 
 def test_nothing_past_the_depth_streams(streaming: dmlvk.Device) -> None:

@@ -197,13 +197,18 @@ def test_a_normalization_behind_it_keeps_what_is_packed(columns: int, depth: int
     assert [launch.kernel.kernel for launch in plan.initialize if isinstance(launch, Dispatch)] == ["gemm_pack"]
 
 
-def test_a_product_that_adds_twice_streams_only_where_a_normalization_adds() -> None:
-    """C and an addend."""
-    more = {"c_tensor": half(197, 768, strides=(0, 1)), "addend_tensor": half(197, 768)}
-    fields = {"a_tensor": half(197, 3072), "b_tensor": half(3072, 768, kept=True), "output_tensor": half(197, 768)}
-    assert not can_stream(GemmAdd(**fields, **more))
-    assert is_streamed(GemmAdd(**fields, addend_tensor=more["addend_tensor"]))
-    assert is_streamed(GemmNormalization(**fields, **more, epsilon=1e-5))
+def test_a_product_that_adds_twice_streams() -> None:
+    """C and an addend, by the variant whose sums begin with it."""
+    desc = GemmAdd(
+        a_tensor=half(197, 768),
+        b_tensor=half(768, 3072, kept=True),
+        c_tensor=half(197, 3072, strides=(0, 1)),
+        addend_tensor=half(197, 3072),
+        output_tensor=half(197, 3072),
+    )
+    (launch,) = lower(desc, H200).dispatches
+    assert isinstance(launch, Dispatch) and launch.kernel.kernel == "gemm_streamed"
+    assert dict(launch.kernel.variant)["ADDS"] == "1"
 
 
 def test_a_gate_behind_it_keeps_what_is_packed() -> None:

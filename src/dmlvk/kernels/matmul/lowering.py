@@ -806,7 +806,6 @@ def _problem(desc: ops.Gemm | FormatGemm | GemmGate) -> GemmProblem:
         starts_anywhere=element_bits(product.data_type) == 16 and _columns_start_anywhere(product),
         may_stream=product.data_type is product.results is TensorDataType.FLOAT16 and _may_stream(product.normalized()),
         is_kept=product.is_kept,
-        adds_twice=product.with_addend_as_c().addend is not None,
     )
 
 

@@ -240,7 +240,7 @@ ROWS: tuple[KernelSpec, ...] = (
             *(("MAT_M", 16), ("MAT_N", 16), ("MAT_K", 16), ("BUFFERS", 1), ("WHOLE_ROUNDS", 1)),
             *(("ACTIVATION", 0), ("HAS_C", 1), ("ADDEND", 0), ("VECTOR_Y", 1), ("PARTIAL", 0)),
         ),
-        variants=(("T R", ("FLOAT16 FLOAT16",)), ("ADDS", ("0",))),
+        variants=(("T R", ("FLOAT16 FLOAT16",)), ("ADDS", ("0", "1"))),
         shared=GEMM_SHARED,
         features=("storage16",),
         extensions=COOPERATIVE_EXTENSIONS,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 
 from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
@@ -38,7 +37,7 @@ class GemmProblem:
     """A matrix product, as its rules see it: rows and columns of the output, terms of each sum, matrices, whether the
     tensors are FLOAT16, whether a clip with a ScaleBias is fused, whether the factors are BFLOAT16, whether columns of the
     second factor are neighbours of 16 bits in lines that start anywhere, whether all matrices have the same second factor
-    and rows of the first in whole words, whether the second is OWNED_BY_DML, and whether both C and an addend are added."""
+    and rows of the first in whole words, and whether the second is OWNED_BY_DML."""
 
     rows: int
     columns: int
@@ -50,7 +49,6 @@ class GemmProblem:
     starts_anywhere: bool = False
     may_stream: bool = False
     is_kept: bool = False
-    adds_twice: bool = False
 
 
 @dataclass(frozen=True)
@@ -111,8 +109,7 @@ def _streamed(problem: GemmProblem, caps: Capabilities) -> bool:
     matrix = cooperative_matrix(caps, "float16", "float32")
     is_known = caps.matrix_fragments and matrix is not None and {matrix.m, matrix.n, matrix.k} == {MATRIX}
     fits = packed_bytes(problem.columns, problem.depth) <= caps.storage_buffer_bytes
-    ends = not (problem.scales_clip or problem.adds_twice)  # sums that begin with an addend were not tried so
-    return problem.may_stream and ends and is_known and fits and streams_fit(caps)
+    return problem.may_stream and not problem.scales_clip and is_known and fits and streams_fit(caps)
 
 
 def _streams_pay(problem: GemmProblem, caps: Capabilities) -> bool:
@@ -266,7 +263,7 @@ def rule_in_parts(product: GemmProblem, caps: Capabilities) -> str:
     """The rule by which a product is made whose parts a normalization adds, with all else that is to be added. What streams
     in one part has parts of other tiles: 197x768 of depth 768 in ViT-B/16, with the normalization, 11.8 to 12.8 us so and
     12.7 to 14.0 in parts that stream; in a chain of its own 9.6 and 9.3 (H200, driver 580, 2026-11-30)."""
-    chosen = choose(GEMM, dataclasses.replace(product, adds_twice=False), caps).name
+    chosen = choose(GEMM, product, caps).name
     sizes = product.rows, product.columns, product.depth, product.batch
     if chosen == "streamed" and streamed_parts(*sizes, caps)[1] == 1:
         return "cooperative"

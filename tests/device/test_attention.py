@@ -18,7 +18,7 @@ from dmlvk import TensorDataType, TensorDesc, eager
 from dmlvk.directml.ready_operator import ReadyOperator
 from dmlvk.kernels.attention import lowering as attention_lowering
 from dmlvk.kernels.attention import tiles
-from dmlvk.kernels.attention.rules import ATTENTION_SHAPES
+from dmlvk.kernels.attention.matrix_tiles import ATTENTION_SHAPES
 from dmlvk.kernels.attention.tiles import ATTENTION_BLOCKS, AttentionBlock
 from dmlvk.kernels.lowering import possible_rules
 from dmlvk.onnx.session import InferenceSession

@@ -13,7 +13,7 @@ from dmlvk import MultiheadAttentionMaskType as MaskType
 from dmlvk import TensorDataType, TensorDesc
 from dmlvk.devices.capabilities import SUBGROUPS, Capabilities, CooperativeMatrix, WorkgroupMatrix
 from dmlvk.devices.model import GENERIC_GPU
-from dmlvk.kernels.attention.rules import ATTENTION_SHAPES, CooperativeShape
+from dmlvk.kernels.attention.matrix_tiles import ATTENTION_SHAPES, CooperativeShape
 from dmlvk.kernels.common.plan import Dispatch, Source
 from dmlvk.kernels.lowering import explain, lower, possible_rules
 from dmlvk.spec.errors import InvalidArgumentError

@@ -10,14 +10,13 @@ from typing import Any, NamedTuple
 
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.attention.manifest import MaskBounds, PastLengths, Turn
+from dmlvk.kernels.attention.matrix_tiles import matrix_shape, whole_matrices
 from dmlvk.kernels.attention.problem import AttentionProblem
 from dmlvk.kernels.attention.rules import (
     ATTENTION,
     ATTENTION_SPLIT_KEYS,
     MOST_MASK_FILTER,
     PARTS_TOGETHER,
-    matrix_shape,
-    whole_matrices,
     workgroup_shape,
 )
 from dmlvk.kernels.attention.tiles import BLOCK_DEPTH, attention_block, fastest_tile

@@ -25,7 +25,7 @@ from dmlvk.kernels.common.limitation import LOOP_ROUNDS
 from dmlvk.kernels.common.parts import chosen_plan, placed
 from dmlvk.kernels.common.plan import Dispatch, Launch, Plan, Range, Resource, Source, aligned, input_range, output_range
 from dmlvk.kernels.common.registry import Schedule, register
-from dmlvk.kernels.common.shapes import WORD_BITS, check_rounds, linear_grid, most_invocations
+from dmlvk.kernels.common.shapes import WORD_BITS, check_rounds, linear_grid, most_invocations, power_of_two
 from dmlvk.kernels.matmul import lowering as matmul
 from dmlvk.spec import ops
 from dmlvk.spec.enums import MatrixTransform, TensorDataType
@@ -33,7 +33,7 @@ from dmlvk.spec.enums import MultiheadAttentionMaskType as MaskType
 from dmlvk.spec.ops.activation import SoftmaxOrZero
 from dmlvk.spec.ops.attention import AttentionSizes, attention_sizes
 from dmlvk.spec.schema import OperatorDesc
-from dmlvk.spec.size import is_plain
+from dmlvk.spec.size import decided, is_plain
 from dmlvk.spec.tensor import TensorDesc, element_bits
 
 Strides = tuple[int, int, int, int]
@@ -794,6 +794,11 @@ def parts_together(caps: Capabilities) -> int:
     return 1 if caps.is_cpu else PARTS_TOGETHER
 
 
+def _merged_together(parts: int, most: int) -> int:
+    """Of few parts no more are loaded than there are, but for a power of 2."""
+    return min(power_of_two(parts), most)
+
+
 def merge_parts(problem: AttentionProblem, operands: Operands, caps: Capabilities, parts: Parts) -> Dispatch:
     """Brings the sums of the parts together."""
     count = problem.heads * problem.rows * problem.value_size
@@ -803,7 +808,11 @@ def merge_parts(problem: AttentionProblem, operands: Operands, caps: Capabilitie
         (parts.where, operands.y.where),
         linear_grid(-(-count // local), caps),
         variant={"T": operands.data_type.name},
-        constants={"LOCAL_SIZE_X": local, "GROUP": problem.group, "PARTS_TOGETHER": parts_together(caps)},
+        constants={
+            "LOCAL_SIZE_X": local,
+            "GROUP": problem.group,
+            "PARTS_TOGETHER": decided(_merged_together, parts.number, parts_together(caps)),
+        },
         count=count,
         parts=parts.number,
         summaries=parts.summaries,

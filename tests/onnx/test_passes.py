@@ -883,21 +883,22 @@ def test_what_is_constant_runs_once(
     assert not first.times and not second.times and third.times
 
 
+@pytest.mark.parametrize("dtype", [f32, f16])
 def test_masked_rows_are_attention_too(
-    make: Callable[..., onnx.ModelProto], make_session: Callable[..., InferenceSession]
+    dtype: type, make: Callable[..., onnx.ModelProto], make_session: Callable[..., InferenceSession]
 ) -> None:
     """As PyTorch exports it: where a mask leaves nothing of a row, its softmax is NaN, and 0 is taken."""
     zero = [("IsNaN", "n", "i"), ("Where", "i zero n", "p")]
     nodes = [*ATTENTION, ("Add", "s nothing", "m"), ("Softmax", "m", "n", {"axis": -1}), *zero, *GATHER]
-    model = make(nodes)
+    model = make(nodes, dtype)
     others = [name for name in NAMES if name not in ("softmax_or_zero", "attention")]
     assert _operators(model, others) == [*GEMMS, "MULTIHEAD_ATTENTION1"]
-    assert "MULTIHEAD_ATTENTION1" not in _operators(make(nodes, f16), others)
-    x = normal(*IMAGE)
+    x = normal(*IMAGE).astype(dtype)
     found, plain = (
         make_session(model, options=SessionOptions(without_passes=off)).run(None, {"x": x})[0] for off in ((), ("all",))
     )
-    np.testing.assert_allclose(found, plain, rtol=1e-5, atol=1e-5)
+    limit = {f32: 1e-5, f16: 1e-2}[dtype]  # without passes scores are rounded to it
+    np.testing.assert_allclose(found.astype(f32), plain.astype(f32), rtol=limit, atol=limit)
     assert not found[1].any()
     assert found[0].all()
 

@@ -540,7 +540,7 @@ def test_products_of_wide_heads_in_float16(device: dmlvk.Device, monkeypatch: py
 
 @pytest.mark.parametrize("rule", OF_MATRICES)
 @pytest.mark.parametrize("added", [False, True])
-@pytest.mark.parametrize("size", [24, 64, 80, 128])
+@pytest.mark.parametrize("size", [24, 64, 80, 128, 160, 192])
 def test_every_shape_of_matrices(
     device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch, rule: str, added: bool, size: int
 ) -> None:

@@ -15,6 +15,7 @@ from dmlvk.devices.capabilities import SUBGROUPS, Capabilities, CooperativeMatri
 from dmlvk.devices.model import GENERIC_GPU
 from dmlvk.kernels.attention.matrix_tiles import ATTENTION_SHAPES, CooperativeShape
 from dmlvk.kernels.common.plan import Dispatch, Source
+from dmlvk.kernels.common.shapes import power_of_two
 from dmlvk.kernels.lowering import explain, lower, possible_rules
 from dmlvk.spec.errors import InvalidArgumentError
 
@@ -134,7 +135,8 @@ def chosen(desc: dmlvk.MultiheadAttention1, caps: Capabilities) -> str:
         ("whole workgroups", MANY | {"queries": 127}, "reductions"),
         ("whole workgroups", MANY | {"keys": 128}, "workgroup"),
         ("whole workgroups", MANY | {"keys": 127}, "reductions"),
-        ("whole workgroups", MANY | {"heads": (1, 1)}, "reductions split"),
+        ("whole workgroups", MANY | {"heads": (1, 1), "queries": 256}, "reductions split"),
+        ("whole workgroups", MANY | {"heads": (1, 1)}, "reductions"),
         ("whole workgroups", MANY | {"heads": (2, 2)}, "reductions"),
         ("whole workgroups", MANY | {"relative": True}, "reductions"),
         ("whole workgroups", MANY | {"scale": 1e-20}, "reductions"),
@@ -370,6 +372,64 @@ def test_the_shape_of_matrices(device: str, shared: int, size: int, many: bool, 
     subgroups = constants["LOCAL_SIZE_X"] // caps.subgroup_size
     blocks = constants["SUB_ROWS"] // constants["MAT_M"]
     assert (subgroups, blocks, constants["TILE_KEYS"]) == shape
+
+
+@pytest.mark.parametrize(
+    ("heads", "queries", "keys", "size", "shape"),
+    [
+        (8, 1500, 1500, 64, (8, 1, 64)),
+        (12, 197, 197, 64, (4, 1, 64)),
+        (12, 512, 512, 64, (4, 1, 64)),
+        (12, 77, 77, 64, (4, 1, 32)),
+        (192, 49, 49, 32, (4, 1, 32)),
+        (384, 64, 64, 32, (4, 1, 32)),
+        (16, 1024, 77, 80, (4, 1, 32)),
+        (64, 1024, 1024, 64, (4, 2, 64)),
+        (16, 1024, 1024, 128, (8, 1, 64)),
+        (16, 256, 256, 160, (4, 1, 32)),
+        (128, 256, 256, 160, (8, 1, 64)),
+    ],
+)
+def test_the_shape_of_matrices_is_what_an_h200_is_done_with_first(
+    heads: int, queries: int, keys: int, size: int, shape: tuple[int, int, int]
+) -> None:
+    """Or within 6 % of it."""
+    desc = attention(heads=(heads, heads), queries=queries, keys=keys, size=size)
+    (launch,) = lower(desc, choices.DEVICES["h200"], force="reductions").dispatches
+    assert isinstance(launch, Dispatch)
+    constants = dict(launch.kernel.constants)
+    found = (constants["LOCAL_SIZE_X"] // 32, constants["SUB_ROWS"] // 16, constants["TILE_KEYS"])
+    assert found == shape
+
+
+@pytest.mark.parametrize(
+    ("heads", "queries", "keys", "size", "parts"),
+    [
+        ((32, 32), 16, 2048, 128, 8),
+        ((12, 12), 128, 2048, 64, 11),
+        ((8, 8), 256, 1024, 128, 4),
+        ((16, 16), 512, 4096, 64, 2),
+        ((12, 12), 64, 512, 64, 8),
+        ((12, 12), 512, 512, 64, 1),
+        ((8, 8), 1500, 1500, 64, 1),
+        ((256, 64), 1, 8192, 128, 4),
+        ((32, 8), 1, 4096, 128, 32),
+    ],
+)
+def test_keys_are_shared_out_where_an_h200_is_done_sooner(
+    heads: tuple[int, int], queries: int, keys: int, size: int, parts: int
+) -> None:
+    desc = attention(heads=heads, queries=queries, keys=keys, size=size)
+    launch, *merges = lower(desc, choices.DEVICES["h200"]).dispatches
+    assert isinstance(launch, Dispatch) and launch.kernel.kernel == "attention_reductions"
+    assert launch.grid[2] == parts and len(merges) == (parts > 1)
+    for merge in merges:
+        assert isinstance(merge, Dispatch) and dict(merge.kernel.constants)["PARTS_TOGETHER"] == min(power_of_two(parts), 16)
+
+
+@pytest.mark.parametrize(("heads", "size", "rule"), [(8, 192, "products"), (16, 256, "products"), (17, 256, "reductions")])
+def test_wide_heads_in_few_tiles_are_products(heads: int, size: int, rule: str) -> None:
+    assert chosen(attention(heads=(heads, heads), queries=256, keys=256, size=size), choices.DEVICES["h200"]) == rule
 
 
 @pytest.mark.parametrize("keys", [16, 32])

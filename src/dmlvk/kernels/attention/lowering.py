@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.attention.manifest import MaskBounds, PastLengths, Turn
-from dmlvk.kernels.attention.matrix_tiles import matrix_shape, whole_matrices
+from dmlvk.kernels.attention.matrix_tiles import matrix_parts, matrix_shape, whole_matrices
 from dmlvk.kernels.attention.problem import AttentionProblem
 from dmlvk.kernels.attention.rules import (
     ATTENTION,
@@ -533,15 +533,21 @@ def _matrices(
     split: bool = False,
 ) -> Plan:
     operands = operands_of(desc, caps)
-    found = matrix_shape(problem, caps, reductions=reductions)
-    assert found is not None, "the rule is possible"
-    shape, matrix = found
+    if split:
+        found = matrix_parts(problem, caps, reductions=reductions)
+        assert found is not None, "the rule is possible"
+        shape, matrix, wanted = found
+    else:
+        fitting = matrix_shape(problem, caps, reductions=reductions)
+        assert fitting is not None, "the rule is possible"
+        (shape, matrix), wanted = fitting, 1
     filter_value = operands.around.params["mask_filter"]
     if math.isfinite(filter_value):
         filter_value = max(-MOST_MASK_FILTER, min(filter_value, MOST_MASK_FILTER))
     rows = matrix.m * shape.blocks
     row_tiles = -(-problem.rows // (shape.subgroups * rows))
-    parts = _parts(problem, operands, shape.keys, row_tiles, _MATRIX_WORKGROUPS * caps.model.processors if split else 0)
+    wanted = wanted or _enough_parts(problem, row_tiles, _MATRIX_WORKGROUPS * caps.model.processors)
+    parts = _parts(problem, operands, shape.keys, wanted, split=split)
     constants = {
         "LOCAL_SIZE_X": shape.subgroups * caps.subgroup_size,
         "SUBGROUP": caps.subgroup_size,
@@ -610,20 +616,24 @@ class Parts(NamedTuple):
 
 _MATRIX_WORKGROUPS = 4
 _TILE_WORKGROUPS = 16
-"""The workgroups for each processor that parts of the keys should make, in the kernel of matrices and in that of tiles."""
+"""The workgroups for each processor that parts of the keys should make, in the kernel of matrices where its shapes were not
+measured, and in that of tiles."""
 
 
-def _parts(problem: AttentionProblem, operands: Operands, tile_keys: int, row_tiles: int, workgroups: int) -> Parts:
-    """Parts that together make about so many workgroups; 0 for one part, which needs no memory."""
+def _enough_parts(problem: AttentionProblem, tiles: int, workgroups: int) -> int:
+    """Parts that together make about so many workgroups. ``tiles``: those of one head's rows and columns."""
+    return min(-(-workgroups // (problem.heads * tiles)), max(-(-problem.keys // ATTENTION_SPLIT_KEYS), 2))
+
+
+def _parts(problem: AttentionProblem, operands: Operands, tile_keys: int, wanted: int, *, split: bool) -> Parts:
+    """About as many parts as are wanted; one that is not ``split`` needs no memory."""
     key_tiles = -(-problem.keys // tile_keys)
-    wanted = -(-workgroups // (problem.heads * row_tiles))
-    most = max(-(-problem.keys // ATTENTION_SPLIT_KEYS), 2)
-    tiles = -(-key_tiles // max(min(wanted, most, key_tiles), 1))
+    tiles = -(-key_tiles // max(min(wanted, key_tiles), 1))
     count = -(-key_tiles // tiles)
     all_rows = count * problem.heads * problem.rows
-    nbytes = 4 * all_rows * (problem.value_size + 2) if workgroups else 0
+    nbytes = 4 * all_rows * (problem.value_size + 2) if split else 0
     where = Range(Source.TEMPORARY, 0, operands.temporary_bytes, nbytes)
-    return Parts(count, tiles, where, all_rows * problem.value_size if workgroups else 0)
+    return Parts(count, tiles, where, all_rows * problem.value_size if split else 0)
 
 
 def _plan(
@@ -652,9 +662,8 @@ def _tiled(
     operands = operands_of(desc, caps)
     column_tiles = -(-problem.value_size // tile.columns)
     row_tiles = -(-problem.rows // shape.rows)
-    parts = _parts(
-        problem, operands, shape.keys, row_tiles * column_tiles, _TILE_WORKGROUPS * caps.model.processors if split else 0
-    )
+    wanted = _enough_parts(problem, row_tiles * column_tiles, _TILE_WORKGROUPS * caps.model.processors) if split else 1
+    parts = _parts(problem, operands, shape.keys, wanted, split=split)
     chunks = -(-problem.head_size // shape.depth) + shape.keys // shape.depth
     staged = -(-(shape.rows + shape.keys) * shape.depth // 4 // shape.invocations)
     check_rounds(parts.tiles * chunks * (staged + shape.depth // 4), caps, desc.dml_name)

@@ -8,6 +8,35 @@ from typing import NamedTuple
 from dmlvk.devices.capabilities import Capabilities, CooperativeMatrix
 from dmlvk.kernels.attention.problem import AttentionProblem
 from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix
+from dmlvk.spec.size import decided
+
+_Fields = tuple[int, int, int, int]
+"""Heads, rows, keys, and the elements of a head."""
+
+
+class Pace(NamedTuple):
+    """The microseconds of a workgroup.
+
+    Attributes:
+        start: To start and to end.
+        tile: For a tile of keys.
+        wide: For 64 elements of a head in it.
+    """
+
+    start: float
+    tile: float
+    wide: float
+
+    def microseconds(self, tiles: int, head: int) -> float:
+        """What so many tiles of keys take."""
+        return self.start + tiles * (self.tile + self.wide * head / 64)
+
+
+class Paces(NamedTuple):
+    """What a workgroup takes that has a processor for itself, and one of several."""
+
+    alone: Pace
+    shared: Pace
 
 
 class CooperativeShape(NamedTuple):
@@ -21,6 +50,7 @@ class CooperativeShape(NamedTuple):
             registers must hold the sums of its rows.
         held: Columns of queries that stay in matrices, where a head has as many; the others are in shared memory.
         together: Columns of matrices whose scores are made at once, where matrices have reductions.
+        paces: What a workgroup takes; None where it was not measured.
     """
 
     subgroups: int
@@ -30,6 +60,7 @@ class CooperativeShape(NamedTuple):
     narrower: int = 0
     held: int = 256
     together: int = 1
+    paces: Paces | None = None
 
     def shared_memory_bytes(
         self, matrix: CooperativeMatrix, head: int, value: int, *, reductions: bool, bias: bool = False
@@ -46,16 +77,25 @@ class CooperativeShape(NamedTuple):
         return 16 * words + (0 if reductions else 4 * rows)
 
 
+_BLOCKS_OF_TWO = Paces(alone=Pace(4.53, 0.38, 1.41), shared=Pace(2.22, 0.44, 0.71))
+_EIGHT_SUBGROUPS = Paces(alone=Pace(3.14, 0.43, 0.67), shared=Pace(2.59, 0.18, 1.19))
+_FOUR_SUBGROUPS = Paces(alone=Pace(2.11, 0.13, 0.87), shared=Pace(1.03, 0.27, 0.61))
+_HALF_THE_KEYS = Paces(alone=Pace(0.90, 0.76, 0.29), shared=Pace(0.99, 0.01, 0.41))
+"""H200 (driver 580, 2026-11-30), fitted to 98 ways of 31 problems of 3 to 768 heads with 16 to 4096 rows, 49 to 4096 keys
+and 32 to 128 elements, within 5 to 9 % (root of the mean square). Of the ways of each problem the one that is chosen took
+0.5 % longer than the fastest, geometric mean, and 12 % at most. With a bias workgroups take a fifth to a third longer, which
+is in none of these."""
 ATTENTION_SHAPES = {
     True: (
-        CooperativeShape(4, 2, 64, widest=48, together=2),
-        CooperativeShape(4, 2, 64, narrower=48, widest=80),
-        CooperativeShape(8, 1, 64, widest=96),
-        CooperativeShape(8, 1, 64, narrower=96, widest=128, together=2),
+        CooperativeShape(4, 2, 64, widest=48, together=2, paces=_BLOCKS_OF_TWO),
+        CooperativeShape(4, 2, 64, narrower=48, widest=80, paces=_BLOCKS_OF_TWO),
+        CooperativeShape(8, 1, 64, widest=96, paces=_EIGHT_SUBGROUPS),
+        CooperativeShape(8, 1, 64, narrower=96, widest=128, together=2, paces=_EIGHT_SUBGROUPS),
         CooperativeShape(8, 1, 64, narrower=128, widest=160, together=2),
         CooperativeShape(8, 1, 32, narrower=128, widest=256, held=224),
-        CooperativeShape(4, 1, 64),
-        CooperativeShape(4, 1, 32),
+        CooperativeShape(4, 1, 64, paces=_FOUR_SUBGROUPS),
+        CooperativeShape(4, 1, 32, paces=_HALF_THE_KEYS),
+        CooperativeShape(4, 1, 32, narrower=128, widest=192),
         CooperativeShape(4, 1, 16, narrower=128, widest=256, held=64),
     ),
     False: (
@@ -66,12 +106,18 @@ ATTENTION_SHAPES = {
         CooperativeShape(2, 1, 32),
     ),
 }
-"""The shapes, by whether matrices have reductions, from the one with most rows to that with the fewest. H100, 16 heads of
-2048 rows, us of a call, some 10 of them the host's, without a bias, with one, and where no query sees a later key: of 64
-elements 91, 121 and 121; 80: 125, 172 and 162 (with 8 subgroups 135, 193 and 146); 96: 145, 204 and 160. On the device,
-without a bias and with one: of 40 65 and 105, and of 4096 rows 252, with two columns of scores together 232; 128: 172 and
-224 with four columns together, with two 158 without one; 160: 234 and 334; 192: 271 and 361; 256: 441 and 634, where tiles
-take 4,800."""
+"""The shapes, by whether matrices have reductions; those that were not measured from the one with most rows to that with the
+fewest. H100, 16 heads of 2048 rows, us of a call, some 10 of them the host's, without a bias, with one, and where no query
+sees a later key: of 64 elements 91, 121 and 121; 80: 125, 172 and 162 (with 8 subgroups 135, 193 and 146); 96: 145, 204 and
+160. On the device, without a bias and with one: of 40 65 and 105, and of 4096 rows 252, with two columns of scores together
+232; 128: 172 and 224 with four columns together, with two 158 without one; 160: 234 and 334; 192: 271 and 361; 256: 441 and
+634, where tiles take 4,800. H200 (driver 580, 2026-11-30), 16 heads of 256 rows of 160 elements 16.6 with 4 subgroups and
+32 keys, 21.9 with 8 and 64, 22.1 with 4 and 16; 8 heads of 256 rows of 192 19.5, 22.3 and 21.6."""
+_MERGE_START = 0.7
+"""The microseconds of a dispatch that brings parts together, beside its start and what it reads: H200 (driver 580,
+2026-11-30), fitted to 67 ways of 12 problems in 2 to 64 parts, within 10 %. Of the 12, 10 are shared out as the fastest way
+has it, one takes 2 % longer, and one of 8 heads of 64 rows 10.8 us where 8 parts take 10.2."""
+_PARTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
 
 def whole_matrices(size: int, matrix: CooperativeMatrix) -> int:
@@ -80,32 +126,109 @@ def whole_matrices(size: int, matrix: CooperativeMatrix) -> int:
     return -(-size // whole) * whole
 
 
+def _fitting(
+    problem: AttentionProblem, caps: Capabilities, matrix: CooperativeMatrix, *, reductions: bool
+) -> tuple[CooperativeShape, ...]:
+    """The shapes that are meant for such heads, and that the device has room for."""
+    head, value = whole_matrices(problem.head_size, matrix), whole_matrices(problem.value_size, matrix)
+    return tuple(
+        shape
+        for shape in ATTENTION_SHAPES[reductions]
+        if shape.narrower < max(head, value) <= shape.widest
+        and caps.subgroup_size % (shape.blocks * matrix.m) == 0
+        and shape.keys % matrix.k == 0
+        and shape.held % matrix.k == 0
+        and shape.keys % (matrix.n * shape.together) == 0
+        and shape.keys % (8 * caps.subgroup_size // (shape.blocks * matrix.m)) == 0
+        and shape.subgroups * caps.subgroup_size <= caps.workgroup_invocations
+        and shape.shared_memory_bytes(matrix, head, value, reductions=reductions, bias=problem.bias)
+        <= caps.shared_memory_bytes
+    )
+
+
+def _fields(problem: AttentionProblem) -> _Fields:
+    return problem.heads, problem.rows, problem.keys, max(problem.head_size, problem.value_size)
+
+
 def matrix_shape(
     problem: AttentionProblem, caps: Capabilities, *, reductions: bool
 ) -> tuple[CooperativeShape, CooperativeMatrix] | None:
-    """The shape with most rows that the device has room for and that still gives it enough workgroups, else the one with the
-    fewest; with the matrices to multiply. None where nothing fits."""
+    """The shape of a tile, with the matrices to multiply; None where nothing fits."""
     matrix = cooperative_matrix(caps, "float16", "float32")
-    if matrix is None:
+    shapes = () if matrix is None else _fitting(problem, caps, matrix, reductions=reductions)
+    if matrix is None or not shapes:
         return None
-    head, value = whole_matrices(problem.head_size, matrix), whole_matrices(problem.value_size, matrix)
-    found: CooperativeShape | None = None
-    for shape in ATTENTION_SHAPES[reductions]:
-        rows = shape.blocks * matrix.m
-        if (
-            not shape.narrower < max(head, value) <= shape.widest
-            or caps.subgroup_size % rows
-            or shape.keys % matrix.k
-            or shape.held % matrix.k
-            or shape.keys % (matrix.n * shape.together)
-            or shape.keys % (8 * caps.subgroup_size // rows)
-            or shape.subgroups * caps.subgroup_size > caps.workgroup_invocations
-            or shape.shared_memory_bytes(matrix, head, value, reductions=reductions, bias=problem.bias)
-            > caps.shared_memory_bytes
-        ):
-            continue
-        if found is None or found.subgroups * found.blocks > shape.subgroups * shape.blocks:
-            found = shape
-        if problem.heads * -(-problem.rows // (shape.subgroups * rows)) >= caps.model.processors:
-            break
-    return None if found is None else (found, matrix)
+    return decided(_best_shape, caps, shapes, matrix.m, _fields(problem)), matrix
+
+
+def _best_shape(caps: Capabilities, shapes: tuple[CooperativeShape, ...], lines: int, fields: _Fields) -> CooperativeShape:
+    """The fastest; of shapes that were not measured the one with most rows that gives the device enough workgroups, else the
+    one with the fewest. ``lines``: the rows of a matrix."""
+    if all(shape.paces for shape in shapes):
+        return min(shapes, key=lambda shape: _microseconds(shape, caps, lines, fields, 1))
+    heads, rows, _, _ = fields
+    for shape in shapes:
+        if heads * -(-rows // (shape.subgroups * shape.blocks * lines)) >= caps.model.processors:
+            return shape
+    return min(shapes, key=lambda shape: shape.subgroups * shape.blocks)
+
+
+def _microseconds(shape: CooperativeShape, caps: Capabilities, lines: int, fields: _Fields, parts: int) -> float:
+    """What a dispatch takes but for its start, with the keys in so many parts."""
+    assert shape.paces is not None, "it was measured"
+    heads, rows, keys, head = fields
+    key_tiles = -(-keys // shape.keys)
+    tiles = -(-key_tiles // parts)
+    waves = -(-heads * -(-rows // (shape.subgroups * shape.blocks * lines)) * parts // caps.model.processors)
+    return max(shape.paces.alone.microseconds(tiles, head), waves * shape.paces.shared.microseconds(tiles, head))
+
+
+def matrix_parts(
+    problem: AttentionProblem, caps: Capabilities, *, reductions: bool
+) -> tuple[CooperativeShape, CooperativeMatrix, int] | None:
+    """The shape of a tile where keys are shared out, the matrices to multiply, and the parts, two at least, or 0 where
+    shapes were not measured; None where nothing fits."""
+    found = matrix_shape(problem, caps, reductions=reductions)
+    if found is None:
+        return None
+    matrix = found[1]
+    shapes = _fitting(problem, caps, matrix, reductions=reductions)
+    if not all(shape.paces for shape in shapes):
+        return *found, 0
+    shape = min(shapes, key=lambda shape: (shape.subgroups * shape.blocks, -shape.keys))  # whose parts were measured
+    return shape, matrix, decided(_best_parts, caps, shape, matrix.m, _fields(problem), problem.value_size)[0]
+
+
+def parts_pay(problem: AttentionProblem, caps: Capabilities) -> bool | None:
+    """Whether the fastest tile by matrices with reductions takes longer than one whose keys are shared out, by the device's
+    model; None where shapes were not measured."""
+    whole, parted = matrix_shape(problem, caps, reductions=True), matrix_parts(problem, caps, reductions=True)
+    if whole is None or parted is None or not parted[2]:
+        return None
+    return bool(decided(_are_parts_faster, caps, (whole[0], parted[0]), whole[1].m, _fields(problem), problem.value_size))
+
+
+def _best_parts(caps: Capabilities, shape: CooperativeShape, lines: int, fields: _Fields, value: int) -> tuple[int, float]:
+    """The number of parts that is the fastest, and what it takes but for a dispatch's start."""
+    heads, rows, keys, _ = fields
+    tiles = -(-keys // shape.keys)
+    times = {}
+    for wanted in _PARTS:
+        parts = -(-tiles // -(-tiles // min(wanted, tiles)))
+        merged = (
+            8 * heads * rows * value * (parts + 2) / caps.model.bytes_per_microsecond
+        )  # written and read, and the output
+        times[parts] = _microseconds(shape, caps, lines, fields, parts) + _MERGE_START + merged
+    return min(times.items(), key=lambda timed: timed[1])
+
+
+def _are_parts_faster(
+    caps: Capabilities,
+    shapes: tuple[CooperativeShape, CooperativeShape],
+    lines: int,
+    fields: _Fields,
+    value: int,
+) -> bool:
+    whole, parted = shapes
+    time = _best_parts(caps, parted, lines, fields, value)[1] + caps.model.dispatch_microseconds
+    return time < _microseconds(whole, caps, lines, fields, 1)

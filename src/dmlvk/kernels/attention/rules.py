@@ -6,7 +6,7 @@ import math
 from typing import NamedTuple
 
 from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
-from dmlvk.kernels.attention.matrix_tiles import matrix_shape
+from dmlvk.kernels.attention.matrix_tiles import matrix_shape, parts_pay
 from dmlvk.kernels.attention.problem import AttentionProblem
 from dmlvk.kernels.attention.tiles import attention_block, blocks_pay
 from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix, matrices_pay
@@ -21,6 +21,8 @@ ATTENTION_SPLIT_KEYS = 256
 
 _WIDEST_OF_MATRICES, _WIDEST_OF_TILES = 256, 128
 """The widest heads that the kernels of matrices have, and those that the tiles in float32 are good for."""
+_WIDEST_OF_FEW_TILES = 160
+"""The widest heads that matrices are good for in tiles of which half of the processors have none."""
 _FEWEST_OF_PRODUCTS = 96
 """Queries, and keys, from which on wider ones are products of their own."""
 _MOST_HALF_KEYS = 1 << 15
@@ -73,16 +75,29 @@ def _products_pay(problem: AttentionProblem, caps: Capabilities) -> bool:
         return problem.bits == 32
     widest = max(problem.head_size, problem.value_size)
     if problem.bits == 16:
-        is_wide = widest > _WIDEST_OF_MATRICES and matrices_pay(caps, "float16")
+        tiles = problem.heads * -(-problem.rows // 64)
+        most = _WIDEST_OF_FEW_TILES if 2 * tiles <= caps.model.processors else _WIDEST_OF_MATRICES
+        is_wide = widest > most and matrices_pay(caps, "float16")
     else:
         is_wide = widest > _WIDEST_OF_TILES
     return is_wide and min(problem.queries, problem.keys) >= _FEWEST_OF_PRODUCTS
+
+
+_FEWEST_OF_MATRICES = 16
+"""The rows from which on matrices are used for all keys in one part."""
 
 
 def _few_rows(problem: AttentionProblem, caps: Capabilities) -> bool:
     """Whether tiles of rows alone would leave processors idle."""
     few = problem.heads * -(-problem.rows // 64) < caps.model.processors
     return not caps.is_cpu and few and problem.keys >= 2 * ATTENTION_SPLIT_KEYS
+
+
+def _matrix_parts_pay(problem: AttentionProblem, caps: Capabilities) -> bool:
+    """Whether matrices with reductions are faster with the keys shared out. Of so few rows that no other rule of matrices
+    has them, wherever processors would be idle."""
+    pays = parts_pay(problem, caps) if matrices_pay(caps, "float16") and problem.rows >= _FEWEST_OF_MATRICES else None
+    return _few_rows(problem, caps) if pays is None else pays and not caps.is_cpu
 
 
 def _blocks(problem: AttentionProblem, caps: Capabilities) -> bool:
@@ -167,10 +182,25 @@ def _workgroups_pay(problem: AttentionProblem, caps: Capabilities) -> bool:
 ATTENTION = (
     Rule(
         "reductions split",
-        when=_few_rows,
+        when=_matrix_parts_pay,
         possible=_parts(_matrices(reductions=True)),
-        because="few rows and many keys, as when a text is written word by word: the keys are shared out, or few workgroups "
-        "would read them all. H200, one row in 8 x 32 heads, 8 of keys, 8192 keys of 128: 107 us, 2.5 TB/s (PyTorch 76)",
+        because="few rows and many keys: the keys are shared out, or few workgroups would read them all. H200 (driver 580, "
+        "2026-11-30), us so, in one part, of PyTorch: one row in 8 x 32 heads, 8 of keys, 8192 keys of 128 88, 260 and 67; "
+        "32 heads of 16 rows and 2048 keys of 128 18.5, 62 and 29; 12 of 128 and 2048 of 64 16, 37 and 22; but 12 of 512 "
+        "and 512 17, 12.6 and 9.2",
+    ),
+    Rule(
+        "products",
+        when=_products_pay,
+        possible=_products,
+        because="float32 where there are no subgroups for tiles, and on a processor: lavapipe, 12 heads of 128 rows of "
+        "64, 6.1 ms, where tiles take 11.8. On an H100 tiles take 8.1 us and products 10.8; of 1214 rows 210 and 253, of "
+        "64 x 3 heads of 49 rows of 32 8.8 and 17, with a bias 29 and 53; of 8 heads of 1500 rows 183 and 195. And heads "
+        "that are too wide for those kernels. H200 (driver 580, 2026-11-29), us so and by the best of them: FLOAT16, one "
+        "head of 4096 rows of 512 190 and 3,059 (PyTorch 339), of 1024 25 and 209, 16 of 512 rows of 320 50 and 460, 16 "
+        "of 128 of 384 13 and 51; in few tiles, 8 of 256 rows of 192 14.1 and 19.5, of 256 14.7 and 25.9, but 16 of 160 "
+        "18.9 and 16.6; FLOAT32, 16 of 1024 of 136 318 and 759, of 160 325 and 819 (PyTorch 378), with a bias 389 and 939, "
+        "one of 4096 of 512 794 and 2,825 (PyTorch 922), 32 of 128 of 136 22 and 28, 2 of 64 of 136 7.8 and 6.6",
     ),
     Rule(
         "workgroup",
@@ -187,7 +217,7 @@ ATTENTION = (
     ),
     Rule(
         "reductions",
-        when=lambda problem, caps: matrices_pay(caps, "float16") and problem.rows >= 16,
+        when=lambda problem, caps: matrices_pay(caps, "float16") and problem.rows >= _FEWEST_OF_MATRICES,
         possible=_matrices(reductions=True),
         because="float16 where matrices can be reduced along rows and become factors in place: scores never leave "
         "registers. H100, 16 heads of 2048 rows: 200 TFLOP/s of 128 elements, 218 of 64; 12 heads of 197 rows of 64: 9 us",
@@ -196,27 +226,14 @@ ATTENTION = (
         "cooperative split",
         when=_few_rows,
         possible=_parts(_matrices(reductions=False)),
-        because="the same without reductions: 113 us",
+        because="the first of these without reductions: 113 us",
     ),
     Rule(
         "cooperative",
-        when=lambda problem, caps: matrices_pay(caps, "float16") and problem.rows >= 16,
+        when=lambda problem, caps: matrices_pay(caps, "float16") and problem.rows >= _FEWEST_OF_MATRICES,
         possible=_matrices(reductions=False),
         because="float16 where subgroups multiply matrices: scores pass through shared memory only. H200: 176 TFLOP/s where "
         "reductions have 220, and 10 us where they have 7.5",
-    ),
-    Rule(
-        "products",
-        when=_products_pay,
-        possible=_products,
-        because="float32 where there are no subgroups for tiles, and on a processor: lavapipe, 12 heads of 128 rows of "
-        "64, 6.1 ms, where tiles take 11.8. On an H100 tiles take 8.1 us and products 10.8; of 1214 rows 210 and 253, of "
-        "64 x 3 heads of 49 rows of 32 8.8 and 17, with a bias 29 and 53; of 8 heads of 1500 rows 183 and 195. And heads "
-        "that are too wide for those kernels. H200 (driver 580, 2026-11-29), us so and by the best of them: FLOAT16, one "
-        "head of 4096 rows of 512 190 and 3,059 (PyTorch 339), of 1024 25 and 209, 16 of 512 rows of 320 50 and 460, 16 "
-        "of 128 of 384 13 and 51; FLOAT32, 16 of 1024 of 136 318 and 759, of 160 325 and 819 (PyTorch 378), with a bias "
-        "389 and 939, one of 4096 of 512 794 and 2,825 (PyTorch 922), 32 of 128 of 136 22 and 28, 2 of 64 of 136 7.8 and "
-        "6.6",
     ),
     Rule(
         "split",

@@ -19,12 +19,13 @@
 // Shared memory, in words of 8 float16 or 4 float32: a tile of keys, one of values, the scores of all rows (with REDUCTIONS
 // in the tiles' place, at the end); the bias of scores; the columns of queries behind the first HELD, which stay in
 // matrices. Rows are padded by a word against bank conflicts. Values are on their way from memory, in registers, while
-// scores are made, and the next keys while values are added, so that two barriers a tile are enough.
+// scores are made, and the next keys while values are added; with AHEAD all of the next tile is, while this one is computed.
+// Two barriers a tile are enough for either.
 // Bindings: Q, K, V, BIAS, MASK, RELATIVE, LENGTHS, SINKS read, Y written; PARTIALS written instead where SPLIT, as by
 // attention_tiles.
 // Constants: LOCAL_SIZE_X invocations in subgroups of SUBGROUP; TILE_ROWS, SUB_ROWS, at most SUBGROUP; TILE_KEYS; HEAD,
 // VALUE: head_size and value_size rounded up to whole matrices of MAT_M x MAT_N x MAT_K, the sizes that the device
-// multiplies; HELD, whole matrices of columns; TOGETHER, which divides TILE_KEYS / MAT_N; RELATIVE_WORDS, where rows of
+// multiplies; HELD, whole matrices of columns; TOGETHER, which divides TILE_KEYS / MAT_N; AHEAD; RELATIVE_WORDS, where rows of
 // RELATIVE consist of aligned words; PLAIN, where scores, but for RELATIVE, are products times a scale that is not tiny; SPLIT.
 // Grid: x over tiles of rows, y over (batch entry, head of keys), z over parts of the keys.
 //
@@ -247,6 +248,12 @@ void share_bias() {
     }
 }
 
+// Of a tile that is on its way as a whole, what follows its keys.
+void share_rest(uint first_key) {
+    share_values(first_key);
+    if (HAS_RELATIVE != 0) share_bias();
+}
+
 // Without a branch, as it is asked of each element.
 bool is_seen(uint row, uint j) {
     const uint s = row / GROUP;
@@ -437,8 +444,10 @@ void main() {
     const float scale = p.scale * LOG2_E;
 
     if (start_key < end_key) fetch_keys(start_key);
-    take_queries(first_row, rows);
+    if (AHEAD != 0 && start_key < end_key) fetch_values(start_key);
     if (HAS_RELATIVE != 0) place_bias(rows);
+    if (AHEAD != 0 && HAS_RELATIVE != 0 && start_key < end_key) fetch_bias(start_key);
+    take_queries(first_row, rows);
 #if REDUCTIONS
     unit = PLAIN != 0 ? scale : 1.0;
     products_in_unit = 1.0 / unit;
@@ -462,15 +471,22 @@ void main() {
     [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m)
         [[unroll]] for (uint n = 0; n < BLOCKS_V; ++n) sums[m][n] = SCORES(0.0);
     if (start_key < end_key) share_keys();
+    if (AHEAD != 0 && start_key < end_key) share_rest(start_key);
 
     [[dont_unroll]] for (uint first_key = start_key; first_key < end_key; first_key += TILE_KEYS) {
         const bool inside = first_key + TILE_KEYS <= seen_by_all && first_key >= seen_from;
-        fetch_values(first_key);
-        if (HAS_RELATIVE != 0) fetch_bias(first_key);
+        const uint next_key = first_key + TILE_KEYS;
+        if (AHEAD == 0) fetch_values(first_key);
+        if (AHEAD == 0 && HAS_RELATIVE != 0) fetch_bias(first_key);
         barrier();
+        if (AHEAD != 0 && next_key < end_key) {
+            fetch_keys(next_key);
+            fetch_values(next_key);
+            if (HAS_RELATIVE != 0) fetch_bias(next_key);
+        }
 #if REDUCTIONS
         if (has_rows) {
-            if (HAS_RELATIVE != 0) {
+            if (AHEAD == 0 && HAS_RELATIVE != 0) {
                 share_bias();
                 subgroup_barrier();
             }
@@ -496,7 +512,7 @@ void main() {
                     }
                 }
             }
-            if (HAS_RELATIVE != 0) share_bias();
+            if (AHEAD == 0 && HAS_RELATIVE != 0) share_bias();
             [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m)
                 [[unroll]] for (uint n = 0; n < BLOCKS_N; ++n)
                     coopMatStore(scores[m][n], memory, scores_at + m * MAT_M * SCORE_PITCH + n * MAT_N / 4, SCORE_PITCH,
@@ -540,9 +556,11 @@ void main() {
             if (sharer == 0) row_numbers[own_row] = factor;
         }
 #endif
-        share_values(first_key);
-        barrier();
-        if (first_key + TILE_KEYS < end_key) fetch_keys(first_key + TILE_KEYS);
+        if (AHEAD == 0) {
+            share_values(first_key);
+            barrier();
+            if (next_key < end_key) fetch_keys(next_key);
+        }
         if (has_rows) {
 #if !REDUCTIONS
             if (raised) {
@@ -567,7 +585,9 @@ void main() {
                         sums[m][n] = coopMatMulAdd(weights[m][i], values, sums[m][n]);
                 }
         }
+        if (AHEAD != 0) barrier();
         share_keys();
+        if (AHEAD != 0) share_rest(next_key);
     }
 
     SCORES shares[BLOCKS_M];

@@ -427,6 +427,21 @@ def test_keys_are_shared_out_where_an_h200_is_done_sooner(
         assert isinstance(merge, Dispatch) and dict(merge.kernel.constants)["PARTS_TOGETHER"] == min(power_of_two(parts), 16)
 
 
+@pytest.mark.parametrize(
+    ("heads", "relative", "rule", "ahead"),
+    [
+        (12, True, "reductions", 1),
+        (12, False, "reductions", 0),
+        (12, True, "cooperative", 0),
+        (128, True, "reductions", 0),  # in blocks of two
+    ],
+)
+def test_all_of_a_tile_is_on_its_way_where_there_is_a_bias(heads: int, relative: bool, rule: str, ahead: int) -> None:
+    desc = attention(heads=(heads, heads), queries=512, keys=512, relative=relative)
+    (launch,) = lower(desc, choices.DEVICES["h200"], force=rule).dispatches
+    assert isinstance(launch, Dispatch) and dict(launch.kernel.constants)["AHEAD"] == ahead
+
+
 @pytest.mark.parametrize(("heads", "size", "rule"), [(8, 192, "products"), (16, 256, "products"), (17, 256, "reductions")])
 def test_wide_heads_in_few_tiles_are_products(heads: int, size: int, rule: str) -> None:
     assert chosen(attention(heads=(heads, heads), queries=256, keys=256, size=size), choices.DEVICES["h200"]) == rule

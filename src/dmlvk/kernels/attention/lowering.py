@@ -561,6 +561,7 @@ def _matrices(
         "VALUE": whole_matrices(problem.value_size, matrix),
         "HELD": min(shape.held, whole_matrices(problem.head_size, matrix)),
         "TOGETHER": shape.together,
+        "AHEAD": int(shape.is_ahead(reductions=reductions, bias=problem.bias)),
         "RELATIVE_WORDS": int(problem.bias_words),
         "PLAIN": int(_are_products(problem, operands)),
         "SPLIT": int(split),

@@ -133,6 +133,7 @@ ROWS: tuple[KernelSpec, ...] = (
                 *(
                     ("HELD", 128),
                     ("TOGETHER", 1),
+                    ("AHEAD", 0),
                     ("RELATIVE_WORDS", 0),
                     ("PLAIN", 1),
                     ("SPLIT", 0),

@@ -133,6 +133,8 @@ def chosen(desc: dmlvk.MultiheadAttention1, caps: Capabilities) -> str:
         ("whole workgroups", MANY | {"size": 72}, "reductions"),
         ("whole workgroups", MANY | {"queries": 128}, "workgroup"),
         ("whole workgroups", MANY | {"queries": 127}, "reductions"),
+        ("whole workgroups", MANY | {"queries": 228}, "workgroup"),
+        ("whole workgroups", MANY | {"queries": 227}, "reductions"),
         ("whole workgroups", MANY | {"keys": 128}, "workgroup"),
         ("whole workgroups", MANY | {"keys": 127}, "reductions"),
         ("whole workgroups", MANY | {"heads": (1, 1), "queries": 256}, "reductions split"),

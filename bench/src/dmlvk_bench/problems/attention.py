@@ -182,7 +182,13 @@ def problems(scale: Scale) -> list[Problem]:
     for batch, heads, queries, keys, size in (
         (2, 8, 4096, 4096, 40),
         (2, 8, 4096, 77, 40),
+        (2, 8, 1024, 77, 80),
+        (2, 8, 256, 256, 160),
         (8, 12, 77, 77, 64),
+        (1, 12, 512, 512, 64),
+        (1, 8, 1500, 1500, 64),
+        (8, 12, 197, 197, 64),
+        (64, 3, 49, 49, 32),
         (8, 12, 512, 512, 64),
         (8, 16, 1024, 1024, 80),
         (8, 12, 1500, 1500, 96),
@@ -200,8 +206,8 @@ def problems(scale: Scale) -> list[Problem]:
         (1, 32, 2048, 2048, 128),
     ):
         found.append(_attention(scale, "", FLOAT32, batch, (heads, heads), queries, keys, size, 1.0))
-    for data_type, target in ((FLOAT16, 0.75), (FLOAT32, 1.0)):
-        found.append(_attention(scale, ", bias", data_type, 8, (12, 12), 512, 512, 64, target, bias=True))
+    for data_type, batch, target in ((FLOAT16, 8, 0.75), (FLOAT16, 1, 0.75), (FLOAT32, 8, 1.0)):
+        found.append(_attention(scale, ", bias", data_type, batch, (12, 12), 512, 512, 64, target, bias=True))
     for rows, target in ((512, 0.75), (2048, 0.55)):
         found.append(_causal(scale, FLOAT16, 4, (32, 8), rows, 128, target))
     found.append(_causal(scale, FLOAT16, 1, (32, 8), 4096, 64, 0.0))

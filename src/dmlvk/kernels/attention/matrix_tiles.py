@@ -87,10 +87,10 @@ _BLOCKS_OF_TWO = Paces(alone=Pace(4.53, 0.38, 1.41), shared=Pace(2.22, 0.44, 0.7
 _EIGHT_SUBGROUPS = Paces(alone=Pace(3.14, 0.43, 0.67), shared=Pace(2.59, 0.18, 1.19))
 _FOUR_SUBGROUPS = Paces(alone=Pace(2.11, 0.13, 0.87), shared=Pace(1.03, 0.27, 0.61))
 _HALF_THE_KEYS = Paces(alone=Pace(0.90, 0.76, 0.29), shared=Pace(0.99, 0.01, 0.41))
-"""H200 (driver 580, 2026-11-30), fitted to 98 ways of 31 problems of 3 to 768 heads with 16 to 4096 rows, 49 to 4096 keys
+"""H200 (driver 580, 2026-11-30), fitted to 98 ways of 29 problems of 8 to 384 heads with 16 to 4096 rows, 49 to 4096 keys
 and 32 to 128 elements, within 5 to 9 % (root of the mean square). Of the ways of each problem the one that is chosen took
-0.5 % longer than the fastest, geometric mean, and 12 % at most. With a bias workgroups take a fifth to a third longer, which
-is in none of these."""
+0.5 % longer than the fastest, geometric mean, and 3 % at most. With a bias, which is in none of these, workgroups took a
+fifth to a third longer before all of a tile was on its way."""
 ATTENTION_SHAPES = {
     True: (
         CooperativeShape(4, 2, 64, widest=48, together=2, paces=_BLOCKS_OF_TWO),
@@ -121,8 +121,8 @@ sees a later key: of 64 elements 91, 121 and 121; 80: 125, 172 and 162 (with 8 s
 32 keys, 21.9 with 8 and 64, 22.1 with 4 and 16; 8 heads of 256 rows of 192 19.5, 22.3 and 21.6."""
 _MERGE_START = 0.7
 """The microseconds of a dispatch that brings parts together, beside its start and what it reads: H200 (driver 580,
-2026-11-30), fitted to 67 ways of 12 problems in 2 to 64 parts, within 10 %. Of the 12, 10 are shared out as the fastest way
-has it, one takes 2 % longer, and one of 8 heads of 64 rows 10.8 us where 8 parts take 10.2."""
+2026-11-30), fitted to 67 ways of 12 problems in 2 to 64 parts, within 10 %. Of the 12, 11 are shared out as the fastest way
+has it, and one, of 8 heads of 64 rows and 1024 keys, takes 10.8 us where 8 parts take 10.2."""
 _PARTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
 

@@ -170,6 +170,7 @@ void Device::bury(std::shared_ptr<void> resources, uint64_t value) noexcept {
 
 void Device::collect() {
     uploads.collect();
+    downloads.collect();
     std::lock_guard<std::mutex> lock(graveyard_mutex_);
     // finished() may throw: then all stay. What it says of a value holds for those that are asked for later, too.
     const auto running = std::partition(graveyard_.begin(), graveyard_.end(),

@@ -216,6 +216,17 @@ Downloader::Stage::Stage(LogicalDevice& device) : pool(device) {
 Downloader::Downloader(LogicalDevice& device, Queue& queue, Memory& memory, CopyThreads& copies)
     : device_(device), queue_(queue), memory_(memory), copies_(copies) {}
 
+void Downloader::collect() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (Stage& stage : free_) {
+        for (Slot& slot : stage.slots) {
+            if (slot.source != nullptr && queue_.finished(slot.value)) {
+                slot.source.reset();
+            }
+        }
+    }
+}
+
 Downloader::Download::Download(Downloader& downloader, std::shared_ptr<DeviceBuffer> source, uint64_t offset,
                                unsigned char* out, uint64_t bytes)
     : owner_(downloader),

@@ -116,6 +116,8 @@ class Downloader {
 
   public:
     Downloader(LogicalDevice& device, Queue& queue, Memory& memory, CopyThreads& copies);
+    /// Lets go of the buffers whose copies are over, of reads that were given up.
+    void collect();
     /// Reads so far, those of others included.
     uint64_t count() const { return count_; }
     void count_others(uint64_t reads) { count_ += reads; }

@@ -270,6 +270,15 @@ def test_augmented_assignment_is_one_dispatch_and_keeps_type_and_shape(device: d
             refused()
 
 
+def test_a_read_that_is_given_up_lets_its_buffer_go(device: dmlvk.Device) -> None:
+    """As soon as its copy is over, not when another read needs its place."""
+    before = device.memory()["live"]
+    begun = device.create_buffer(1 << 20).begin_read(8)
+    del begun
+    device.wait_idle()
+    assert device.memory()["live"] == before
+
+
 def test_a_read_that_was_begun(device: dmlvk.Device) -> None:
     buffer = device.create_buffer(64)
     buffer.write(np.arange(64, dtype=np.uint8))

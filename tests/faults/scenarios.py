@@ -149,11 +149,15 @@ class Scenario:
 
     @classmethod
     def kept_device(cls) -> dmlvk.Device:
-        """The device that is kept, on which the work has been done before."""
+        """The device that is kept, on which the work has been done before, with the staging memory of a read that an error
+        holds while there is another."""
         kept = cls._kept.get(cls)
         if kept is None or kept.get_device_removed_reason() is not None:
             kept = cls._kept[cls] = dmlvk.Device()
             cls(kept).again()
+            buffer = kept.create_buffer(4)
+            for read in [buffer.begin_read(4), buffer.begin_read(4)]:
+                read.result()
         return kept
 
     @classmethod

@@ -681,3 +681,46 @@ def test_weights_that_stream_are_packed_alike_for_all_rows(normalizes: bool) -> 
             filled += 1
             assert found == shown(wanted), rows
     assert filled > 2
+
+
+@pytest.mark.parametrize(
+    ("heads", "queries", "keys"),
+    [
+        (12, lambda n: n, lambda n: n),
+        (8, lambda n: 64, lambda n: n),
+        (16, lambda n: n, lambda n: 77),
+        (32, lambda n: 1, lambda n: n),
+    ],
+    ids=["of itself", "of 64 rows", "of 77 keys", "of one row"],
+)
+@pytest.mark.parametrize("bias", [False, True], ids=["", "bias"])
+def test_tiles_of_attention_are_those_of_the_size_that_is_filled(
+    heads: int, queries: Callable[[int], int], keys: Callable[[int], int], bias: bool
+) -> None:
+    """Which tile of matrices it is, and into how many parts the keys are shared out."""
+    caps = choices.DEVICES["h200"]
+    half = TensorDataType.FLOAT16
+
+    def build(n: int) -> OperatorDesc:
+        rows, seen = queries(n), keys(n)
+        return ops.MultiheadAttention1(
+            query_tensor=tensor(1, rows, 64 * heads, of=half),
+            key_tensor=tensor(1, seen, 64 * heads, of=half),
+            value_tensor=tensor(1, seen, 64 * heads, of=half),
+            relative_position_bias_tensor=tensor(1, heads, rows, seen, of=half) if bias else None,
+            output_tensor=tensor(1, rows, 64 * heads, of=half),
+            scale=0.125,
+            query_head_count=heads,
+            key_value_head_count=heads,
+        )
+
+    sizes = (512, 513, 520, 640, 768, 1024, 4096, 96, 17)
+    filled = 0
+    for first in (512, 1024):
+        sized = Sized(build, first, caps)
+        for n in sizes:
+            found = sized.filled(n)
+            if found is not None:
+                filled += 1
+                assert found == shown(lower(build(n), caps)), (first, n)
+    assert filled > 2

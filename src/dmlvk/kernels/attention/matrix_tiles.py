@@ -10,8 +10,8 @@ from dmlvk.kernels.attention.problem import AttentionProblem
 from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix
 from dmlvk.spec.size import decided
 
-_Fields = tuple[int, int, int, int]
-"""Heads, rows, keys, and the elements of a head."""
+_Fields = tuple[int, int, int, int, int]
+"""Heads, rows, keys, and the elements of a head of keys and of values."""
 
 
 class Pace(NamedTuple):
@@ -134,12 +134,12 @@ def whole_matrices(size: int, matrix: CooperativeMatrix) -> int:
 
 def _fitting(
     problem: AttentionProblem, caps: Capabilities, matrix: CooperativeMatrix, *, reductions: bool
-) -> tuple[CooperativeShape, ...]:
-    """The shapes that are meant for such heads, and that the device has room for."""
+) -> tuple[int, ...]:
+    """The shapes, as places in the tuple, that are meant for such heads and that the device has room for."""
     head, value = whole_matrices(problem.head_size, matrix), whole_matrices(problem.value_size, matrix)
     return tuple(
-        shape
-        for shape in ATTENTION_SHAPES[reductions]
+        number
+        for number, shape in enumerate(ATTENTION_SHAPES[reductions])
         if shape.narrower < max(head, value) <= shape.widest
         and caps.subgroup_size % (shape.blocks * matrix.m) == 0
         and shape.keys % matrix.k == 0
@@ -153,7 +153,7 @@ def _fitting(
 
 
 def _fields(problem: AttentionProblem) -> _Fields:
-    return problem.heads, problem.rows, problem.keys, max(problem.head_size, problem.value_size)
+    return problem.heads, problem.rows, problem.keys, problem.head_size, problem.value_size
 
 
 def matrix_shape(
@@ -161,80 +161,92 @@ def matrix_shape(
 ) -> tuple[CooperativeShape, CooperativeMatrix] | None:
     """The shape of a tile, with the matrices to multiply; None where nothing fits."""
     matrix = cooperative_matrix(caps, "float16", "float32")
-    shapes = () if matrix is None else _fitting(problem, caps, matrix, reductions=reductions)
-    if matrix is None or not shapes:
+    fitting = () if matrix is None else _fitting(problem, caps, matrix, reductions=reductions)
+    if matrix is None or not fitting:
         return None
-    return decided(_best_shape, caps, shapes, matrix.m, _fields(problem)), matrix
+    number = decided(_best_shape, caps, reductions, fitting, matrix.m, _fields(problem))
+    return ATTENTION_SHAPES[reductions][number], matrix
 
 
-def _best_shape(caps: Capabilities, shapes: tuple[CooperativeShape, ...], lines: int, fields: _Fields) -> CooperativeShape:
+def _best_shape(caps: Capabilities, reductions: bool, fitting: tuple[int, ...], lines: int, fields: _Fields) -> int:
     """The fastest; of shapes that were not measured the one with most rows that gives the device enough workgroups, else the
     one with the fewest. ``lines``: the rows of a matrix."""
-    if all(shape.paces for shape in shapes):
-        return min(shapes, key=lambda shape: _microseconds(shape, caps, lines, fields, 1))
-    heads, rows, _, _ = fields
-    for shape in shapes:
-        if heads * -(-rows // (shape.subgroups * shape.blocks * lines)) >= caps.model.processors:
-            return shape
-    return min(shapes, key=lambda shape: shape.subgroups * shape.blocks)
+    shapes = ATTENTION_SHAPES[reductions]
+    if all(shapes[number].paces for number in fitting):
+        return min(fitting, key=lambda number: _microseconds(shapes[number], caps, lines, fields, 1))
+    heads, rows = fields[:2]
+    for number in fitting:
+        if heads * -(-rows // (shapes[number].subgroups * shapes[number].blocks * lines)) >= caps.model.processors:
+            return number
+    return min(fitting, key=lambda number: shapes[number].subgroups * shapes[number].blocks)
 
 
 def _microseconds(shape: CooperativeShape, caps: Capabilities, lines: int, fields: _Fields, parts: int) -> float:
     """What a dispatch takes but for its start, with the keys in so many parts."""
     assert shape.paces is not None, "it was measured"
-    heads, rows, keys, head = fields
+    heads, rows, keys, *sizes = fields
     key_tiles = -(-keys // shape.keys)
     tiles = -(-key_tiles // parts)
     waves = -(-heads * -(-rows // (shape.subgroups * shape.blocks * lines)) * parts // caps.model.processors)
-    return max(shape.paces.alone.microseconds(tiles, head), waves * shape.paces.shared.microseconds(tiles, head))
+    alone, shared = (pace.microseconds(tiles, max(sizes)) for pace in shape.paces)
+    return max(alone, waves * shared)
 
 
 def matrix_parts(
     problem: AttentionProblem, caps: Capabilities, *, reductions: bool
 ) -> tuple[CooperativeShape, CooperativeMatrix, int] | None:
-    """The shape of a tile where keys are shared out, the matrices to multiply, and the parts, two at least, or 0 where
-    shapes were not measured; None where nothing fits."""
+    """The shape of a tile where keys are shared out, the matrices to multiply, and the parts, or 0 where shapes were not
+    measured; None where nothing fits."""
     found = matrix_shape(problem, caps, reductions=reductions)
     if found is None:
         return None
     matrix = found[1]
-    shapes = _fitting(problem, caps, matrix, reductions=reductions)
-    if not all(shape.paces for shape in shapes):
+    number = _parted(_fitting(problem, caps, matrix, reductions=reductions), reductions=reductions)
+    if number is None:
         return *found, 0
-    shape = min(shapes, key=lambda shape: (shape.subgroups * shape.blocks, -shape.keys))  # whose parts were measured
-    return shape, matrix, decided(_best_parts, caps, shape, matrix.m, _fields(problem), problem.value_size)[0]
+    parts = decided(_best_parts, caps, number, matrix.m, _fields(problem))
+    return ATTENTION_SHAPES[reductions][number], matrix, parts
 
 
 def parts_pay(problem: AttentionProblem, caps: Capabilities) -> bool | None:
     """Whether the fastest tile by matrices with reductions takes longer than one whose keys are shared out, by the device's
     model; None where shapes were not measured."""
-    whole, parted = matrix_shape(problem, caps, reductions=True), matrix_parts(problem, caps, reductions=True)
-    if whole is None or parted is None or not parted[2]:
+    matrix = cooperative_matrix(caps, "float16", "float32")
+    fitting = () if matrix is None else _fitting(problem, caps, matrix, reductions=True)
+    if matrix is None or _parted(fitting, reductions=True) is None:
         return None
-    return bool(decided(_are_parts_faster, caps, (whole[0], parted[0]), whole[1].m, _fields(problem), problem.value_size))
+    return bool(decided(_are_parts_faster, caps, fitting, matrix.m, _fields(problem)))
 
 
-def _best_parts(caps: Capabilities, shape: CooperativeShape, lines: int, fields: _Fields, value: int) -> tuple[int, float]:
-    """The number of parts that is the fastest, and what it takes but for a dispatch's start."""
-    heads, rows, keys, _ = fields
+def _parted(fitting: tuple[int, ...], *, reductions: bool) -> int | None:
+    """The shape whose parts were measured: of fewest rows, and most keys."""
+    shapes = ATTENTION_SHAPES[reductions]
+    if not fitting or not all(shapes[number].paces for number in fitting):
+        return None
+    return min(fitting, key=lambda number: (shapes[number].subgroups * shapes[number].blocks, -shapes[number].keys))
+
+
+def _parts(caps: Capabilities, number: int, lines: int, fields: _Fields) -> dict[int, float]:
+    """The parts that keys may be shared out in, each with the microseconds but for the first dispatch's start."""
+    shape = ATTENTION_SHAPES[True][number]
+    heads, rows, keys, _, value = fields
     tiles = -(-keys // shape.keys)
     times = {}
     for wanted in _PARTS:
         parts = -(-tiles // -(-tiles // min(wanted, tiles)))
-        merged = (
-            8 * heads * rows * value * (parts + 2) / caps.model.bytes_per_microsecond
-        )  # written and read, and the output
-        times[parts] = _microseconds(shape, caps, lines, fields, parts) + _MERGE_START + merged
-    return min(times.items(), key=lambda timed: timed[1])
+        moved = 8 * heads * rows * value * (parts + 2)  # parts are written and read, and there is the output
+        merge = caps.model.dispatch_microseconds + _MERGE_START + moved / caps.model.bytes_per_microsecond
+        times[parts] = _microseconds(shape, caps, lines, fields, parts) + merge
+    return times
 
 
-def _are_parts_faster(
-    caps: Capabilities,
-    shapes: tuple[CooperativeShape, CooperativeShape],
-    lines: int,
-    fields: _Fields,
-    value: int,
-) -> bool:
-    whole, parted = shapes
-    time = _best_parts(caps, parted, lines, fields, value)[1] + caps.model.dispatch_microseconds
-    return time < _microseconds(whole, caps, lines, fields, 1)
+def _best_parts(caps: Capabilities, number: int, lines: int, fields: _Fields) -> int:
+    times = _parts(caps, number, lines, fields)
+    return min(times, key=times.__getitem__)
+
+
+def _are_parts_faster(caps: Capabilities, fitting: tuple[int, ...], lines: int, fields: _Fields) -> bool:
+    whole, parted = _best_shape(caps, True, fitting, lines, fields), _parted(fitting, reductions=True)
+    assert parted is not None, "shapes were measured"
+    time = min(_parts(caps, parted, lines, fields).values())
+    return time < _microseconds(ATTENTION_SHAPES[True][whole], caps, lines, fields, 1)

@@ -897,7 +897,7 @@ def test_masked_rows_are_attention_too(
     found, plain = (
         make_session(model, options=SessionOptions(without_passes=off)).run(None, {"x": x})[0] for off in ((), ("all",))
     )
-    limit = 8 * float(np.finfo(dtype).eps)
+    limit = 4 * float(np.finfo(dtype).eps)  # in FLOAT16 two drivers came to 1.5, for scores are rounded without passes
     scale = float(np.abs(plain.astype(f32)).max())
     np.testing.assert_allclose(found.astype(f32), plain.astype(f32), rtol=limit, atol=limit * scale)
     assert not found[1].any()

@@ -89,8 +89,9 @@ _FOUR_SUBGROUPS = Paces(alone=Pace(2.11, 0.13, 0.87), shared=Pace(1.03, 0.27, 0.
 _HALF_THE_KEYS = Paces(alone=Pace(0.90, 0.76, 0.29), shared=Pace(0.99, 0.01, 0.41))
 """H200 (driver 580, 2026-11-30), fitted to 98 ways of 29 problems of 8 to 384 heads with 16 to 4096 rows, 49 to 4096 keys
 and 32 to 128 elements, within 5 to 9 % (root of the mean square). Of the ways of each problem the one that is chosen took
-0.5 % longer than the fastest, geometric mean, and 3 % at most. With a bias, which is in none of these, workgroups took a
-fifth to a third longer before all of a tile was on its way."""
+0.5 % longer than the fastest, geometric mean, and 3 % at most; 16 heads of 1024 rows of 40 elements take one that was not
+timed. With a bias, which is in none of these, workgroups took a fifth to a third longer before all of a tile was on its
+way."""
 ATTENTION_SHAPES = {
     True: (
         CooperativeShape(4, 2, 64, widest=48, together=2, paces=_BLOCKS_OF_TWO),
@@ -133,11 +134,15 @@ def whole_matrices(size: int, matrix: CooperativeMatrix) -> int:
 
 
 def _fitting(
-    problem: AttentionProblem, caps: Capabilities, matrix: CooperativeMatrix, *, reductions: bool
-) -> tuple[int, ...]:
-    """The shapes, as places in the tuple, that are meant for such heads and that the device has room for."""
+    problem: AttentionProblem, caps: Capabilities, *, reductions: bool
+) -> tuple[CooperativeMatrix, tuple[int, ...]] | None:
+    """The matrices to multiply, and the shapes that are meant for such heads and that the device has room for, as places in
+    ``ATTENTION_SHAPES``; None where there is none."""
+    matrix = cooperative_matrix(caps, "float16", "float32")
+    if matrix is None:
+        return None
     head, value = whole_matrices(problem.head_size, matrix), whole_matrices(problem.value_size, matrix)
-    return tuple(
+    fitting = tuple(
         number
         for number, shape in enumerate(ATTENTION_SHAPES[reductions])
         if shape.narrower < max(head, value) <= shape.widest
@@ -150,6 +155,7 @@ def _fitting(
         and shape.shared_memory_bytes(matrix, head, value, reductions=reductions, bias=problem.bias)
         <= caps.shared_memory_bytes
     )
+    return (matrix, fitting) if fitting else None
 
 
 def _fields(problem: AttentionProblem) -> _Fields:
@@ -160,10 +166,10 @@ def matrix_shape(
     problem: AttentionProblem, caps: Capabilities, *, reductions: bool
 ) -> tuple[CooperativeShape, CooperativeMatrix] | None:
     """The shape of a tile, with the matrices to multiply; None where nothing fits."""
-    matrix = cooperative_matrix(caps, "float16", "float32")
-    fitting = () if matrix is None else _fitting(problem, caps, matrix, reductions=reductions)
-    if matrix is None or not fitting:
+    found = _fitting(problem, caps, reductions=reductions)
+    if found is None:
         return None
+    matrix, fitting = found
     number = decided(_best_shape, caps, reductions, fitting, matrix.m, _fields(problem))
     return ATTENTION_SHAPES[reductions][number], matrix
 
@@ -197,38 +203,38 @@ def matrix_parts(
 ) -> tuple[CooperativeShape, CooperativeMatrix, int] | None:
     """The shape of a tile where keys are shared out, the matrices to multiply, and the parts, or 0 where shapes were not
     measured; None where nothing fits."""
-    found = matrix_shape(problem, caps, reductions=reductions)
+    found = _fitting(problem, caps, reductions=reductions)
     if found is None:
         return None
-    matrix = found[1]
-    number = _parted(_fitting(problem, caps, matrix, reductions=reductions), reductions=reductions)
-    if number is None:
-        return *found, 0
-    parts = decided(_best_parts, caps, number, matrix.m, _fields(problem))
-    return ATTENTION_SHAPES[reductions][number], matrix, parts
+    matrix, fitting = found
+    number = _parted(fitting, reductions=reductions)
+    if number is not None:
+        parts = decided(_best_parts, caps, reductions, number, matrix.m, _fields(problem))
+        return ATTENTION_SHAPES[reductions][number], matrix, parts
+    number = decided(_best_shape, caps, reductions, fitting, matrix.m, _fields(problem))
+    return ATTENTION_SHAPES[reductions][number], matrix, 0
 
 
-def parts_pay(problem: AttentionProblem, caps: Capabilities) -> bool | None:
-    """Whether the fastest tile by matrices with reductions takes longer than one whose keys are shared out, by the device's
-    model; None where shapes were not measured."""
-    matrix = cooperative_matrix(caps, "float16", "float32")
-    fitting = () if matrix is None else _fitting(problem, caps, matrix, reductions=True)
-    if matrix is None or _parted(fitting, reductions=True) is None:
+def parts_pay(problem: AttentionProblem, caps: Capabilities, *, reductions: bool) -> bool | None:
+    """Whether the fastest tile takes longer than one whose keys are shared out, by the device's model; None where shapes
+    were not measured."""
+    found = _fitting(problem, caps, reductions=reductions)
+    if found is None or _parted(found[1], reductions=reductions) is None:
         return None
-    return bool(decided(_are_parts_faster, caps, fitting, matrix.m, _fields(problem)))
+    matrix, fitting = found
+    return bool(decided(_are_parts_faster, caps, reductions, fitting, matrix.m, _fields(problem)))
 
 
 def _parted(fitting: tuple[int, ...], *, reductions: bool) -> int | None:
     """The shape whose parts were measured: of fewest rows, and most keys."""
     shapes = ATTENTION_SHAPES[reductions]
-    if not fitting or not all(shapes[number].paces for number in fitting):
+    if not all(shapes[number].paces for number in fitting):
         return None
     return min(fitting, key=lambda number: (shapes[number].subgroups * shapes[number].blocks, -shapes[number].keys))
 
 
-def _parts(caps: Capabilities, number: int, lines: int, fields: _Fields) -> dict[int, float]:
+def _times_of_parts(caps: Capabilities, shape: CooperativeShape, lines: int, fields: _Fields) -> dict[int, float]:
     """The parts that keys may be shared out in, each with the microseconds but for the first dispatch's start."""
-    shape = ATTENTION_SHAPES[True][number]
     heads, rows, keys, _, value = fields
     tiles = -(-keys // shape.keys)
     times = {}
@@ -240,13 +246,14 @@ def _parts(caps: Capabilities, number: int, lines: int, fields: _Fields) -> dict
     return times
 
 
-def _best_parts(caps: Capabilities, number: int, lines: int, fields: _Fields) -> int:
-    times = _parts(caps, number, lines, fields)
+def _best_parts(caps: Capabilities, reductions: bool, number: int, lines: int, fields: _Fields) -> int:
+    times = _times_of_parts(caps, ATTENTION_SHAPES[reductions][number], lines, fields)
     return min(times, key=times.__getitem__)
 
 
-def _are_parts_faster(caps: Capabilities, fitting: tuple[int, ...], lines: int, fields: _Fields) -> bool:
-    whole, parted = _best_shape(caps, True, fitting, lines, fields), _parted(fitting, reductions=True)
+def _are_parts_faster(caps: Capabilities, reductions: bool, fitting: tuple[int, ...], lines: int, fields: _Fields) -> bool:
+    whole, parted = _best_shape(caps, reductions, fitting, lines, fields), _parted(fitting, reductions=reductions)
     assert parted is not None, "shapes were measured"
-    time = min(_parts(caps, parted, lines, fields).values())
-    return time < _microseconds(ATTENTION_SHAPES[True][whole], caps, lines, fields, 1)
+    shapes = ATTENTION_SHAPES[reductions]
+    time = min(_times_of_parts(caps, shapes[parted], lines, fields).values())
+    return time < _microseconds(shapes[whole], caps, lines, fields, 1)

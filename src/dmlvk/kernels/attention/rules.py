@@ -95,9 +95,12 @@ def _few_rows(problem: AttentionProblem, caps: Capabilities) -> bool:
 
 def _matrix_parts_pay(problem: AttentionProblem, caps: Capabilities) -> bool:
     """Whether matrices with reductions are faster with the keys shared out. Of so few rows that no other rule of matrices
-    has them, wherever processors would be idle."""
-    pays = parts_pay(problem, caps) if matrices_pay(caps, "float16") and problem.rows >= _FEWEST_OF_MATRICES else None
-    return _few_rows(problem, caps) if pays is None else pays and not caps.is_cpu
+    has them, and where the device's model does not say, wherever processors would be idle."""
+    if matrices_pay(caps, "float16") and problem.rows >= _FEWEST_OF_MATRICES:
+        pays = parts_pay(problem, caps, reductions=True)
+        if pays is not None:
+            return pays
+    return _few_rows(problem, caps)
 
 
 def _blocks(problem: AttentionProblem, caps: Capabilities) -> bool:
@@ -141,7 +144,7 @@ _FEWEST_TILES = 0.9
 """The fewest tiles for each processor with which it pays."""
 _QUERIES_OF_PADDING = 8
 """The fewest queries for each row that pads a tile, with which it pays. H200 (driver 580, 2026-11-30), 96 heads of 197 rows
-of 64 elements, for which tiles have 256, 15.8 us so and 12.6 by reductions."""
+of 64 elements, for which tiles have 256, 15.6 and 15.8 us so, 14.1 and 12.6 by reductions."""
 
 
 def workgroup_shape(problem: AttentionProblem, caps: Capabilities) -> tuple[WorkgroupShape, int] | None:

@@ -260,9 +260,9 @@ def _can_merge(problem: GemmNormalizationProblem, caps: Capabilities) -> bool:
 
 
 def rule_in_parts(product: GemmProblem, caps: Capabilities) -> str:
-    """The rule by which a product is made whose parts a normalization adds, with all else that is to be added. What streams
-    in one part has parts of other tiles: 197x768 of depth 768 in ViT-B/16, with the normalization, 11.8 to 12.8 us so and
-    12.7 to 14.0 in parts that stream; in a chain of its own 9.6 and 9.3 (H200, driver 580, 2026-11-30)."""
+    """The rule by which a product is made whose parts a normalization adds. What streams in one part has parts of other
+    tiles: 197x768 of depth 768 in ViT-B/16, with the normalization, 11.8 to 12.8 us so and 12.7 to 14.0 in parts that
+    stream; in a chain of its own 9.6 and 9.3 (H200, driver 580, 2026-11-30)."""
     chosen = choose(GEMM, product, caps).name
     sizes = product.rows, product.columns, product.depth, product.batch
     if chosen == "streamed" and streamed_parts(*sizes, caps)[1] == 1:

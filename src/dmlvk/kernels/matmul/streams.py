@@ -91,7 +91,7 @@ _KINDS = (
 """H200 (driver 580, 2026-11-30), fitted to 490 ways of 50 products of 8 to 4096 rows, weights in no cache, within 6.5 %
 (root of the mean square). Of the ways of each product the one that is chosen took 0.4 % longer than the fastest, geometric
 mean. The first is bound by its matrices alone. Larger ones were tried for large products, 4096^3 (2026-11-30): 128 x 256 in
-blocks of 64 x 64 333 TFLOP/s, with two tiles of the first factor, which are asked for ahead as B is, 320 to 341, in blocks
+blocks of 64 x 64 333 TFLOP/s, with two tiles of the first factor, which are asked for ahead as B is, up to 341, in blocks
 of 64 x 32 343; both factors through shared memory 349. Where half of B was read twice instead of all once it was 383: what
 they wait for is the second cache."""
 _USUAL = _KINDS[3].tile

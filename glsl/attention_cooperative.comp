@@ -13,24 +13,28 @@
 // column, and makes the weights a left factor where they are. Starts and totals are matrices, too; totals are added up over
 // rows at the end. A row's start is minus its peak, counted in products where PLAIN: the products are added to it, so that a
 // weight is one multiplication and one exp2, and only TOGETHER columns of matrices of scores live at a time. The peak is
-// that of the first tile where a row sees a key. A tile whose weights grow too large for float16 is done again with
-// higher peaks, and sums are brought to these.
+// that of the first tile where a row sees a key that no mask puts far below all others. Later weights may be too large for
+// float16: then a total is, too, and the workgroup begins again, with the highest of all scores. A test of each tile would
+// take registers and time: H200 (driver 580, 2026-11-30), 32 heads of 4096 rows of 128 elements 1,185 us without, 1,297 with.
 //
-// Shared memory, in words of 8 float16 or 4 float32: a tile of keys, one of values, the scores of all rows (with REDUCTIONS
-// in the tiles' place, at the end); the bias of scores; the columns of queries behind the first HELD, which stay in
-// matrices. Rows are padded by a word against bank conflicts. Values are on their way from memory, in registers, while
-// scores are made, and the next keys while values are added; with AHEAD all of the next tile is, while this one is computed.
-// Two barriers a tile are enough for either.
+// Shared memory, in words of 8 float16 or 4 float32: SETS of a tile of keys and one of values, the scores of all rows (with
+// REDUCTIONS in the tiles' place, at the end); the bias of scores; the columns of queries behind the first HELD, which stay in
+// matrices. Rows are padded by a word against bank conflicts.
+// With one set, values and the next keys are on their way from memory, in registers, while scores are made; values come to
+// their place before they are added, and the next keys while they are. With two, the next tile comes to the other set as this
+// one begins, and the one after it is on its way until then: one barrier a tile, not two. The bias of a tile is on its way
+// as this begins.
 // Bindings: Q, K, V, BIAS, MASK, RELATIVE, LENGTHS, SINKS read, Y written; PARTIALS written instead where SPLIT, as by
 // attention_tiles.
 // Constants: LOCAL_SIZE_X invocations in subgroups of SUBGROUP; TILE_ROWS, SUB_ROWS, at most SUBGROUP; TILE_KEYS; HEAD,
 // VALUE: head_size and value_size rounded up to whole matrices of MAT_M x MAT_N x MAT_K, the sizes that the device
-// multiplies; HELD, whole matrices of columns; TOGETHER, which divides TILE_KEYS / MAT_N; AHEAD; RELATIVE_WORDS, where rows of
-// RELATIVE consist of aligned words; PLAIN, where scores, but for RELATIVE, are products times a scale that is not tiny; SPLIT.
+// multiplies; HELD, whole matrices of columns; TOGETHER, which divides TILE_KEYS / MAT_N; SETS, 1 or 2; WHOLE, where
+// head sizes are whole matrices; RELATIVE_WORDS, where rows of RELATIVE consist of aligned words; PLAIN, where scores, but for
+// RELATIVE, are products times a scale that is not tiny; SPLIT.
 // Grid: x over tiles of rows, y over (batch entry, head of keys), z over parts of the keys.
 //
-// Rows of Q, K, V and Y consist of aligned words, and no BIAS is added to them. What lies behind the last key counts as 0
-// with a weight of 0.
+// Rows of Q, K, V and Y consist of aligned words, and no BIAS is added to them. Behind the last key a tile has it again, with a
+// weight of 0.
 
 #pragma use_vulkan_memory_model
 
@@ -73,10 +77,10 @@ const uint BIAS_SIZE = HAS_RELATIVE != 0 ? TILE_ROWS * BIAS_PITCH : 0;
 const uint REST_SIZE = REST_WORDS != 0 ? TILE_ROWS * REST_PITCH : 0;
 #if REDUCTIONS
 const uint SCORES_AT = 0;
-const uint WORK_SIZE = TILES_SIZE > SCORES_SIZE ? TILES_SIZE : SCORES_SIZE;
+const uint WORK_SIZE = SETS * TILES_SIZE > SCORES_SIZE ? SETS * TILES_SIZE : SCORES_SIZE;
 #else
-const uint SCORES_AT = TILES_SIZE;
-const uint WORK_SIZE = TILES_SIZE + SCORES_SIZE;
+const uint SCORES_AT = SETS * TILES_SIZE;
+const uint WORK_SIZE = SETS * TILES_SIZE + SCORES_SIZE;
 #endif
 const uint BIAS_AT = WORK_SIZE;
 const uint REST_AT = BIAS_AT + BIAS_SIZE;
@@ -90,8 +94,19 @@ shared uvec4 memory[MEMORY];
 shared float row_numbers[TILE_ROWS];
 #endif
 
-const uint KEY_STAGED = (TILE_KEYS * HEAD_WORDS + LOCAL_SIZE_X - 1) / LOCAL_SIZE_X;
-const uint VALUE_STAGED = (TILE_KEYS * VALUE_WORDS + LOCAL_SIZE_X - 1) / LOCAL_SIZE_X;
+const uint KEY_TILE = TILE_KEYS * HEAD_WORDS;
+const uint VALUE_TILE = TILE_KEYS * VALUE_WORDS;
+const uint KEY_STAGED = (KEY_TILE + LOCAL_SIZE_X - 1) / LOCAL_SIZE_X;
+const uint VALUE_STAGED = (VALUE_TILE + LOCAL_SIZE_X - 1) / LOCAL_SIZE_X;
+// The words of a tile that an invocation brings: their rows, where they stand in memory but for these, and where in shared
+// memory.
+uint key_rows[KEY_STAGED];
+uint key_words[KEY_STAGED];
+uint key_places[KEY_STAGED];
+uint value_rows[VALUE_STAGED];
+uint value_words[VALUE_STAGED];
+uint value_places[VALUE_STAGED];
+uint set_at = 0; // the tile's set
 uvec4 staged_keys[KEY_STAGED];
 uvec4 staged_values[VALUE_STAGED];
 const uint QUERY_STAGED = (TILE_ROWS * HEAD_WORDS + LOCAL_SIZE_X - 1) / LOCAL_SIZE_X;
@@ -108,12 +123,12 @@ uint bias_places[BIAS_STAGED]; // where their rows start, in elements
 const float HEADROOM = 8.0; // of a score above its row's peak
 #if REDUCTIONS
 #define HALVES coopmat<float16_t, gl_ScopeSubgroup, MAT_M, MAT_N, gl_MatrixUseAccumulator>
-const float MOST_WEIGHT = 16384.0;
+const float MOST_WEIGHT = 65504.0;
+const float MASKED = 4096.0;       // below 0 in powers of 2: no peak to keep, but one that a mask made
 const float NO_PEAK = 1.25e-38; // as a start: no number that matters
 SCORES starts[BLOCKS_M];
 SCORES scores[BLOCKS_M][TOGETHER];
 SCORES totals[BLOCKS_M];
-SCORES tile_totals[BLOCKS_M];
 bool peaks_missing = true;
 float unit;             // of products, in powers of 2
 float products_in_unit; // the reciprocal
@@ -126,6 +141,18 @@ Sequence sequence;
 uint key_head;
 uint own_first; // row of the subgroup's, of all rows
 uint own_rows;  // where these start in the tile
+uint start_key; // of those that the workgroup's rows see
+uint end_key;
+uint seen_by_all; // the end of those that all of them do
+uint seen_from;   // and the first
+bool has_rows;    // the subgroup
+uint scores_at;   // where its scores start in shared memory
+#if !REDUCTIONS
+uint own_row; // whose weights this invocation makes, with its neighbours,
+uint sharer;  // of which it is this one
+float peak;
+float total;
+#endif
 
 void subgroup_barrier() {
     controlBarrier(gl_ScopeSubgroup, gl_ScopeSubgroup, gl_StorageSemanticsShared, gl_SemanticsAcquireRelease);
@@ -138,42 +165,63 @@ bool in_subgroup(bool condition) { return subgroupOr(uint(condition)) != 0; }
 
 uint head_of(uint row) { return key_head * GROUP + row % GROUP; }
 
-// The loads of a tile, without a branch: addresses are clamped, and what is behind the end becomes 0 later.
+// The row of a word of a tile, and its place in it. `words`: of a row; `tile`: of all.
+uvec2 staged_place(uint i, uint words, uint tile) {
+    if (LOCAL_SIZE_X % words == 0 && tile % LOCAL_SIZE_X == 0) {
+        const uint row = gl_LocalInvocationIndex / words;
+        return uvec2(row + i * (LOCAL_SIZE_X / words), gl_LocalInvocationIndex - row * words);
+    }
+    const uint e = min(i * LOCAL_SIZE_X + gl_LocalInvocationIndex, tile - 1);
+    return uvec2(e / words, e % words);
+}
+
+// Once, and not for each tile: H200 (driver 580, 2026-11-30), 16 heads of 4096 rows of 80 elements 308 us so, 409 the other way.
+void place_tiles() {
+    const uint keys_at = BYTE_OFFSET_K / 16 + (UNPADDED == 0 ? k_start(sequence, 0, key_head) / 8 : 0);
+    const uint values_at = BYTE_OFFSET_V / 16 + (UNPADDED == 0 ? v_start(sequence, 0, key_head) / 8 : 0);
+    [[unroll]] for (uint i = 0; i < KEY_STAGED; ++i) {
+        const uvec2 place = staged_place(i, HEAD_WORDS, KEY_TILE);
+        key_rows[i] = place.x;
+        key_words[i] = keys_at + (WHOLE != 0 ? place.y : min(place.y, p.head_size / 8 - 1));
+        key_places[i] = place.x * HEAD_PITCH + place.y;
+    }
+    [[unroll]] for (uint i = 0; i < VALUE_STAGED; ++i) {
+        const uvec2 place = staged_place(i, VALUE_WORDS, VALUE_TILE);
+        value_rows[i] = place.x;
+        value_words[i] = values_at + (WHOLE != 0 ? place.y : min(place.y, p.value_size / 8 - 1));
+        value_places[i] = VALUES_AT + place.x * VALUE_PITCH + place.y;
+    }
+}
+
+// The loads of a tile, without a branch: a row behind the end is the last one, whose weight is 0 there.
 void fetch_keys(uint first_key) {
     [[unroll]] for (uint i = 0; i < KEY_STAGED; ++i) {
-        const uint e = min(i * LOCAL_SIZE_X + gl_LocalInvocationIndex, TILE_KEYS * HEAD_WORDS - 1);
-        const uint j = min(first_key + e / HEAD_WORDS, sequence.keys - 1);
-        const uint d = min(8 * (e % HEAD_WORDS), p.head_size - 8);
-        staged_keys[i] = k_words[(BYTE_OFFSET_K / T_BYTES + k_start(sequence, j, key_head) + d) / 8];
+        const uint j = min(first_key + key_rows[i], sequence.keys - 1);
+        const uint row_at = UNPADDED == 0 ? j * (p.k_strides[1] / 8) : k_start(sequence, j, key_head) / 8;
+        staged_keys[i] = k_words[key_words[i] + row_at];
     }
 }
 
 void fetch_values(uint first_key) {
     [[unroll]] for (uint i = 0; i < VALUE_STAGED; ++i) {
-        const uint e = min(i * LOCAL_SIZE_X + gl_LocalInvocationIndex, TILE_KEYS * VALUE_WORDS - 1);
-        const uint j = min(first_key + e / VALUE_WORDS, sequence.keys - 1);
-        const uint d = min(8 * (e % VALUE_WORDS), p.value_size - 8);
-        staged_values[i] = v_words[(BYTE_OFFSET_V / T_BYTES + v_start(sequence, j, key_head) + d) / 8];
+        const uint j = min(first_key + value_rows[i], sequence.keys - 1);
+        const uint row_at = UNPADDED == 0 ? j * (p.v_strides[1] / 8) : v_start(sequence, j, key_head) / 8;
+        staged_values[i] = v_words[value_words[i] + row_at];
     }
 }
+
+bool is_staged(uint i, uint tile) { return (i + 1) * LOCAL_SIZE_X <= tile || i * LOCAL_SIZE_X + gl_LocalInvocationIndex < tile; }
 
 void share_keys() {
-    [[unroll]] for (uint i = 0; i < KEY_STAGED; ++i) {
-        const uint e = i * LOCAL_SIZE_X + gl_LocalInvocationIndex;
-        if (e >= TILE_KEYS * HEAD_WORDS) break;
-        const uint word = e % HEAD_WORDS;
-        memory[e / HEAD_WORDS * HEAD_PITCH + word] = 8 * word < p.head_size ? staged_keys[i] : uvec4(0);
-    }
+    [[unroll]] for (uint i = 0; i < KEY_STAGED; ++i)
+        if (is_staged(i, KEY_TILE))
+            memory[set_at + key_places[i]] =
+                WHOLE != 0 || 8 * (key_places[i] - key_rows[i] * HEAD_PITCH) < p.head_size ? staged_keys[i] : uvec4(0);
 }
 
-void share_values(uint first_key) {
-    [[unroll]] for (uint i = 0; i < VALUE_STAGED; ++i) {
-        const uint e = i * LOCAL_SIZE_X + gl_LocalInvocationIndex;
-        if (e >= TILE_KEYS * VALUE_WORDS) break;
-        const uint word = e % VALUE_WORDS;
-        const bool there = first_key + e / VALUE_WORDS < sequence.keys;
-        memory[VALUES_AT + e / VALUE_WORDS * VALUE_PITCH + word] = there ? staged_values[i] : uvec4(0);
-    }
+void share_values() {
+    [[unroll]] for (uint i = 0; i < VALUE_STAGED; ++i)
+        if (is_staged(i, VALUE_TILE)) memory[set_at + value_places[i]] = staged_values[i];
 }
 
 // The queries: what stays in shared memory, and what becomes matrices.
@@ -248,18 +296,25 @@ void share_bias() {
     }
 }
 
-// Of a tile that is on its way as a whole, what follows its keys.
-void share_rest(uint first_key) {
-    share_values(first_key);
-    if (HAS_RELATIVE != 0) share_bias();
-}
-
 // Without a branch, as it is asked of each element.
 bool is_seen(uint row, uint j) {
     const uint s = row / GROUP;
     const uint seen = row < sequence.queries * GROUP ? keys_seen(sequence, s) : 0;
     const uint from = first_seen(sequence, s);
     return WINDOWED == 0 ? j < seen : j - from < max(seen, from) - from;
+}
+
+// Asks for what is on its way as the first tile begins.
+void fetch_first() {
+    fetch_keys(start_key);
+    if (SETS == 2) fetch_values(start_key);
+}
+
+// Asks for all of a tile of keys and values, if there is one.
+void fetch_tile(uint first_key) {
+    if (first_key >= end_key) return;
+    fetch_keys(first_key);
+    fetch_values(first_key);
 }
 
 // The score of a row and a key in powers of 2, but for the bias.
@@ -301,7 +356,7 @@ void make_scores(uint first_key, uint first_block, bool inside) {
                             gl_CooperativeMatrixLayoutRowMajor);
         [[unroll]] for (uint n = 0; n < TOGETHER; ++n) {
             RIGHT keys;
-            coopMatLoad(keys, memory, (first_block + n) * MAT_N * HEAD_PITCH + i * MAT_K / 8, HEAD_PITCH,
+            coopMatLoad(keys, memory, set_at + (first_block + n) * MAT_N * HEAD_PITCH + i * MAT_K / 8, HEAD_PITCH,
                         gl_CooperativeMatrixLayoutColumnMajor);
             [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m) scores[m][n] = coopMatMulAdd(queries[m][i], keys, scores[m][n]);
         }
@@ -331,25 +386,20 @@ void make_scores(uint first_key, uint first_block, bool inside) {
         }
 }
 
-// Finds the highest scores of a tile, in the place of its totals.
-void find_highest(uint first_key, bool inside) {
-    [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m) tile_totals[m] = SCORES(-INFINITY);
+// Brings the peaks to the highest scores of a tile where these are higher, and sums and totals with them.
+void raise_peaks(uint first_key, bool inside) {
+    SCORES highest[BLOCKS_M];
+    [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m) highest[m] = SCORES(-INFINITY);
     [[unroll]] for (uint first = 0; first < BLOCKS_N; first += TOGETHER) {
         make_scores(first_key, first, inside);
         [[unroll]] for (uint n = 0; n < TOGETHER; ++n)
             [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m)
-                [[unroll]] for (uint e = 0; e < tile_totals[m].length(); ++e)
-                    tile_totals[m][e] = max(tile_totals[m][e], scores[m][n][e]);
+                [[unroll]] for (uint e = 0; e < highest[m].length(); ++e) highest[m][e] = max(highest[m][e], scores[m][n][e]);
     }
-}
-
-// Brings the peaks to the highest scores of a tile where these are higher, and sums and totals with them.
-void raise_peaks(uint first_key, bool inside) {
-    find_highest(first_key, inside);
     bool none_left = false;
     [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m) {
         SCORES all_highest;
-        coopMatReduceNV(all_highest, tile_totals[m], gl_CooperativeMatrixReduceRowNV, higher_of);
+        coopMatReduceNV(all_highest, highest[m], gl_CooperativeMatrixReduceRowNV, higher_of);
         [[unroll]] for (uint e = 0; e < all_highest.length(); ++e) {
             const float before = starts[m][e];
             const bool none = before == NO_PEAK;
@@ -358,7 +408,7 @@ void raise_peaks(uint first_key, bool inside) {
             float after = none ? -difference : min(before - difference, before);
             if (!seen) after = before;
             const float factor = none || !seen ? 1.0 : exp2((after - before) * unit);
-            none_left = none_left || (none && !seen);
+            none_left = none_left || (none && !seen) || after * unit > MASKED;
             starts[m][e] = after;
             totals[m][e] *= factor;
             [[unroll]] for (uint n = 0; n < BLOCKS_V; ++n) sums[m][n][e] *= factor;
@@ -369,7 +419,6 @@ void raise_peaks(uint first_key, bool inside) {
 
 // Makes the weights of a tile, which may be too large for float16.
 void weigh(uint first_key, bool inside) {
-    [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m) tile_totals[m] = SCORES(0.0);
     [[unroll]] for (uint first = 0; first < BLOCKS_N; first += TOGETHER) {
         make_scores(first_key, first, inside);
         [[unroll]] for (uint n = 0; n < TOGETHER; ++n)
@@ -377,122 +426,54 @@ void weigh(uint first_key, bool inside) {
                 [[unroll]] for (uint e = 0; e < scores[m][n].length(); ++e) {
                     const float weight = exp2(scores[m][n][e]);
                     scores[m][n][e] = weight;
-                    tile_totals[m][e] += weight;
+                    totals[m][e] += weight;
                 }
                 weights[m][first + n] = LEFT(scores[m][n]);
             }
     }
 }
 
-// Makes the weights of a tile. Where there is no peak yet, or weights grow too large, the peaks are raised first.
-void make_weights(uint first_key, bool inside) {
-    bool raising = peaks_missing;
-    bool checked = true;
-    [[dont_unroll]] while (true) {
-        if (raising) {
-            raise_peaks(first_key, inside);
-            raising = false;
-            checked = false;
-        }
-        // Two copies: without the test in each block of scores the first is faster.
-        if (inside) weigh(first_key, true);
-        else weigh(first_key, false);
-        if (!checked) break;
-        float largest = 0.0;
-        [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m)
-            [[unroll]] for (uint e = 0; e < tile_totals[m].length(); ++e) largest = max(largest, tile_totals[m][e]);
-        raising = in_subgroup(largest > MOST_WEIGHT);
-        if (!raising) break;
-    }
-    [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m) totals[m] += tile_totals[m];
-}
 #endif
 
-void main() {
-    const uvec2 own = own_tile();
-    const uint entry = own.y / p.key_heads;
-    key_head = own.y - entry * p.key_heads;
-    sequence = sequence_of(entry);
-    const uint rows = sequence.queries * GROUP;
-    const uint first_row = own.x * TILE_ROWS;
-    if (first_row >= rows) return;
-    const uint last_row = min(first_row + TILE_ROWS, rows) - 1;
-    const uint part_keys = p.part_tiles * TILE_KEYS;
-    const uint start_of_part = SPLIT != 0 ? gl_WorkGroupID.z * part_keys : 0;
-    uint start_key = max(start_of_part, first_seen(sequence, first_row / GROUP) / TILE_KEYS * TILE_KEYS);
-    const uint end_of_keys = keys_seen(sequence, last_row / GROUP);
-    uint end_key = SPLIT != 0 ? min(end_of_keys, start_of_part + part_keys) : end_of_keys;
-    const bool first_part = SPLIT == 0 || gl_WorkGroupID.z == 0;
-    uint seen_by_all = keys_seen(sequence, first_row / GROUP);
-    uint seen_from = first_seen(sequence, last_row / GROUP);
-#if REDUCTIONS
-    // Known to be the subgroup's, as with in_subgroup. Without lengths, which are in memory, the compiler knows that itself,
-    // and heads of 80 take 125 us instead of 224 (H100, 16 heads of 2048 rows).
-    if (LENGTHS != LENGTHS_NONE) {
-        start_key = subgroupMax(start_key);
-        end_key = subgroupMax(end_key);
-        seen_by_all = subgroupMin(seen_by_all);
-        seen_from = subgroupMax(seen_from);
-    }
-#endif
-    own_rows = gl_SubgroupID * SUB_ROWS;
-    own_first = first_row + own_rows;
-    // Without rows a subgroup only helps to stage, where such are many: the branch costs 8 % of whole tiles. Where there are
-    // barriers of a subgroup in between it goes through all the same, because lavapipe has them wait for the whole workgroup.
-    const bool has_rows = REDUCTIONS == 0 || SPLIT == 0 || in_subgroup(own_first < rows);
-    const uint scores_at = SCORES_AT + own_rows * SCORE_PITCH;
-    const float scale = p.scale * LOG2_E;
-
-    if (start_key < end_key) fetch_keys(start_key);
-    if (AHEAD != 0 && start_key < end_key) fetch_values(start_key);
-    if (HAS_RELATIVE != 0) place_bias(rows);
-    if (AHEAD != 0 && HAS_RELATIVE != 0 && start_key < end_key) fetch_bias(start_key);
-    take_queries(first_row, rows);
-#if REDUCTIONS
-    unit = PLAIN != 0 ? scale : 1.0;
-    products_in_unit = 1.0 / unit;
-    [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m) {
-        starts[m] = SCORES(NO_PEAK);
-        totals[m] = SCORES(0.0);
-        if (HAS_SINKS != 0 && first_part) {
-            const uint block_row = own_first + m * MAT_M;
-            coopMatPerElementNV(starts[m], starts[m], start_of_sink, block_row);
-            coopMatPerElementNV(totals[m], totals[m], weight_of_sink, block_row);
-        }
-    }
-#else
-    // The row whose weights this invocation makes, with its neighbours.
-    const uint sharer = gl_SubgroupInvocationID % SHARERS;
-    const uint own_row = own_rows + gl_SubgroupInvocationID / SHARERS;
-    float peak = first_part ? LOG2_E * first_peak(head_of(first_row + own_row)) : -INFINITY;
-    float total = first_part && sharer == 0 ? first_weights() : 0.0;
-#endif
-
+// Walks the keys, and adds their values to the sums of the rows.
+void add_values() {
     [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m)
         [[unroll]] for (uint n = 0; n < BLOCKS_V; ++n) sums[m][n] = SCORES(0.0);
-    if (start_key < end_key) share_keys();
-    if (AHEAD != 0 && start_key < end_key) share_rest(start_key);
-
+    if (start_key < end_key) {
+        share_keys();
+        if (SETS == 2) share_values();
+    }
+    if (SETS == 2) fetch_tile(start_key + TILE_KEYS);
     [[dont_unroll]] for (uint first_key = start_key; first_key < end_key; first_key += TILE_KEYS) {
         const bool inside = first_key + TILE_KEYS <= seen_by_all && first_key >= seen_from;
         const uint next_key = first_key + TILE_KEYS;
-        if (AHEAD == 0) fetch_values(first_key);
-        if (AHEAD == 0 && HAS_RELATIVE != 0) fetch_bias(first_key);
+        if (SETS == 1) {
+            fetch_values(first_key);
+            if (next_key < end_key) fetch_keys(next_key);
+        }
+        if (HAS_RELATIVE != 0) fetch_bias(first_key);
         barrier();
-        if (AHEAD != 0 && next_key < end_key) {
-            fetch_keys(next_key);
-            fetch_values(next_key);
-            if (HAS_RELATIVE != 0) fetch_bias(next_key);
+        if (SETS == 2 && next_key < end_key) {
+            set_at = TILES_SIZE - set_at;
+            share_keys();
+            share_values();
+            set_at = TILES_SIZE - set_at;
+            fetch_tile(next_key + TILE_KEYS);
         }
 #if REDUCTIONS
         if (has_rows) {
-            if (AHEAD == 0 && HAS_RELATIVE != 0) {
+            if (HAS_RELATIVE != 0) {
                 share_bias();
                 subgroup_barrier();
             }
-            make_weights(first_key, inside);
+            if (peaks_missing) raise_peaks(first_key, inside);
+            // Two copies: without the test in each block of scores the first is faster.
+            if (inside) weigh(first_key, true);
+            else weigh(first_key, false);
         }
 #else
+        const uint first_row = own_first - own_rows;
+        const float scale = p.scale * LOG2_E;
         const bool plain = PLAIN != 0 && inside;
         bool raised = false;
         if (has_rows) {
@@ -501,7 +482,7 @@ void main() {
                 [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m) scores[m][n] = SCORES(0.0);
                 [[unroll]] for (uint i = 0; i < BLOCKS_K; ++i) {
                     RIGHT keys;
-                    coopMatLoad(keys, memory, n * MAT_N * HEAD_PITCH + i * MAT_K / 8, HEAD_PITCH,
+                    coopMatLoad(keys, memory, set_at + n * MAT_N * HEAD_PITCH + i * MAT_K / 8, HEAD_PITCH,
                                 gl_CooperativeMatrixLayoutColumnMajor);
                     [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m) {
                         if (i >= HELD_BLOCKS)
@@ -512,7 +493,7 @@ void main() {
                     }
                 }
             }
-            if (AHEAD == 0 && HAS_RELATIVE != 0) share_bias();
+            if (HAS_RELATIVE != 0) share_bias();
             [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m)
                 [[unroll]] for (uint n = 0; n < BLOCKS_N; ++n)
                     coopMatStore(scores[m][n], memory, scores_at + m * MAT_M * SCORE_PITCH + n * MAT_N / 4, SCORE_PITCH,
@@ -556,10 +537,10 @@ void main() {
             if (sharer == 0) row_numbers[own_row] = factor;
         }
 #endif
-        if (AHEAD == 0) {
-            share_values(first_key);
+        if (SETS == 1) {
+            share_values();
             barrier();
-            if (next_key < end_key) fetch_keys(next_key);
+            share_keys();
         }
         if (has_rows) {
 #if !REDUCTIONS
@@ -579,16 +560,117 @@ void main() {
             [[unroll]] for (uint i = 0; i < BLOCKS_W; ++i)
                 [[unroll]] for (uint n = 0; n < BLOCKS_V; ++n) {
                     RIGHT values;
-                    coopMatLoad(values, memory, VALUES_AT + i * MAT_K * VALUE_PITCH + n * MAT_N / 8, VALUE_PITCH,
+                    coopMatLoad(values, memory, set_at + VALUES_AT + i * MAT_K * VALUE_PITCH + n * MAT_N / 8, VALUE_PITCH,
                                 gl_CooperativeMatrixLayoutRowMajor);
                     [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m)
                         sums[m][n] = coopMatMulAdd(weights[m][i], values, sums[m][n]);
                 }
         }
-        if (AHEAD != 0) barrier();
-        share_keys();
-        if (AHEAD != 0) share_rest(next_key);
+        if (SETS == 2) set_at = TILES_SIZE - set_at;
     }
+}
+
+#if REDUCTIONS
+// Starts and totals without a key.
+void begin_peaks(bool first_part) {
+    peaks_missing = true;
+    [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m) {
+        starts[m] = SCORES(NO_PEAK);
+        totals[m] = SCORES(0.0);
+        if (HAS_SINKS != 0 && first_part) {
+            const uint block_row = own_first + m * MAT_M;
+            coopMatPerElementNV(starts[m], starts[m], start_of_sink, block_row);
+            coopMatPerElementNV(totals[m], totals[m], weight_of_sink, block_row);
+        }
+    }
+}
+
+// Raises the peaks to the highest of all scores. Shared memory is free, before and after.
+void find_peaks() {
+    [[dont_unroll]] for (uint first_key = start_key; first_key < end_key; first_key += TILE_KEYS) {
+        fetch_keys(first_key);
+        if (HAS_RELATIVE != 0) fetch_bias(first_key);
+        share_keys();
+        if (HAS_RELATIVE != 0) share_bias();
+        barrier();
+        if (has_rows) raise_peaks(first_key, false);
+        barrier();
+    }
+    if (start_key < end_key) fetch_first();
+}
+
+// Whether a weight of any row of the workgroup's may have been infinite. Leaves shared memory free.
+bool is_too_large() {
+    bool own = false;
+    [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m)
+        [[unroll]] for (uint e = 0; e < totals[m].length(); ++e) own = own || totals[m][e] > MOST_WEIGHT;
+    barrier();
+    if (gl_LocalInvocationIndex == 0) memory[0].x = 0;
+    barrier();
+    if (own) memory[0].x = 1;
+    barrier();
+    const bool any = in_subgroup(memory[0].x != 0);
+    barrier();
+    return any;
+}
+#endif
+
+void main() {
+    const uvec2 own = own_tile();
+    const uint entry = own.y / p.key_heads;
+    key_head = own.y - entry * p.key_heads;
+    sequence = sequence_of(entry);
+    const uint rows = sequence.queries * GROUP;
+    const uint first_row = own.x * TILE_ROWS;
+    if (first_row >= rows) return;
+    const uint last_row = min(first_row + TILE_ROWS, rows) - 1;
+    const uint part_keys = p.part_tiles * TILE_KEYS;
+    const uint start_of_part = SPLIT != 0 ? gl_WorkGroupID.z * part_keys : 0;
+    start_key = max(start_of_part, first_seen(sequence, first_row / GROUP) / TILE_KEYS * TILE_KEYS);
+    const uint end_of_keys = keys_seen(sequence, last_row / GROUP);
+    end_key = SPLIT != 0 ? min(end_of_keys, start_of_part + part_keys) : end_of_keys;
+    const bool first_part = SPLIT == 0 || gl_WorkGroupID.z == 0;
+    seen_by_all = keys_seen(sequence, first_row / GROUP);
+    seen_from = first_seen(sequence, last_row / GROUP);
+#if REDUCTIONS
+    // Known to be the subgroup's, as with in_subgroup. Without lengths, which are in memory, the compiler knows that itself,
+    // and heads of 80 take 125 us instead of 224 (H100, 16 heads of 2048 rows).
+    if (LENGTHS != LENGTHS_NONE) {
+        start_key = subgroupMax(start_key);
+        end_key = subgroupMax(end_key);
+        seen_by_all = subgroupMin(seen_by_all);
+        seen_from = subgroupMax(seen_from);
+    }
+#endif
+    own_rows = gl_SubgroupID * SUB_ROWS;
+    own_first = first_row + own_rows;
+    // Without rows a subgroup only helps to stage, where such are many: the branch costs 8 % of whole tiles. Where there are
+    // barriers of a subgroup in between it goes through all the same, because lavapipe has them wait for the whole workgroup.
+    has_rows = REDUCTIONS == 0 || SPLIT == 0 || in_subgroup(own_first < rows);
+    scores_at = SCORES_AT + own_rows * SCORE_PITCH;
+
+    place_tiles();
+    if (HAS_RELATIVE != 0) place_bias(rows);
+    if (start_key < end_key) fetch_first();
+    take_queries(first_row, rows);
+#if REDUCTIONS
+    unit = PLAIN != 0 ? p.scale * LOG2_E : 1.0;
+    products_in_unit = 1.0 / unit;
+    bool sees_all = false;
+    [[dont_unroll]] while (true) {
+        begin_peaks(first_part);
+        if (sees_all) find_peaks();
+        add_values();
+        if (sees_all || !is_too_large()) break;
+        sees_all = true;
+    }
+#else
+    sharer = gl_SubgroupInvocationID % SHARERS;
+    own_row = own_rows + gl_SubgroupInvocationID / SHARERS;
+    peak = first_part ? LOG2_E * first_peak(head_of(first_row + own_row)) : -INFINITY;
+    total = first_part && sharer == 0 ? first_weights() : 0.0;
+    add_values();
+#endif
 
     SCORES shares[BLOCKS_M];
 #if REDUCTIONS

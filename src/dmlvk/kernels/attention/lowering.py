@@ -548,6 +548,7 @@ def _matrices(
     row_tiles = -(-problem.rows // (shape.subgroups * rows))
     wanted = wanted or _enough_parts(problem, row_tiles, _MATRIX_WORKGROUPS * caps.model.processors)
     parts = _parts(problem, operands, shape.keys, wanted, split=split)
+    head, value = (whole_matrices(size, matrix) for size in (problem.head_size, problem.value_size))
     constants = {
         "LOCAL_SIZE_X": shape.subgroups * caps.subgroup_size,
         "SUBGROUP": caps.subgroup_size,
@@ -557,11 +558,12 @@ def _matrices(
         "TILE_ROWS": shape.subgroups * rows,
         "SUB_ROWS": rows,
         "TILE_KEYS": shape.keys,
-        "HEAD": whole_matrices(problem.head_size, matrix),
-        "VALUE": whole_matrices(problem.value_size, matrix),
-        "HELD": min(shape.held, whole_matrices(problem.head_size, matrix)),
+        "HEAD": head,
+        "VALUE": value,
+        "HELD": min(shape.held, head),
         "TOGETHER": shape.together,
-        "AHEAD": int(shape.is_ahead(reductions=reductions, bias=problem.bias)),
+        "SETS": shape.sets(matrix, head, value, caps.shared_memory_bytes, reductions=reductions, bias=problem.bias),
+        "WHOLE": int((head, value) == (problem.head_size, problem.value_size)),
         "RELATIVE_WORDS": int(problem.bias_words),
         "PLAIN": int(_are_products(problem, operands)),
         "SPLIT": int(split),

@@ -133,7 +133,8 @@ ROWS: tuple[KernelSpec, ...] = (
                 *(
                     ("HELD", 128),
                     ("TOGETHER", 1),
-                    ("AHEAD", 0),
+                    ("SETS", 1),
+                    ("WHOLE", 1),
                     ("RELATIVE_WORDS", 0),
                     ("PLAIN", 1),
                     ("SPLIT", 0),

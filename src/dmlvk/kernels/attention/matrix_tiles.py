@@ -62,19 +62,20 @@ class CooperativeShape(NamedTuple):
     together: int = 1
     paces: Paces | None = None
 
-    def is_ahead(self, *, reductions: bool, bias: bool) -> bool:
-        """Whether all of the next tile is on its way while one is computed, and not half of it. H200 (driver 580,
-        2026-11-30), us so and not, with a bias: 12 heads of 512 rows of 64 elements 13.3 and 15.2, 128 of 96 84 and 105, 64
-        of 1024 of 64 in blocks of two 120 and 101; without one 12 of 512 of 64 12.3 and 12.6, 8 of 1500 41 and 39."""
-        return reductions and bias and self.blocks == 1
+    def sets(self, matrix: CooperativeMatrix, head: int, value: int, room: int, *, reductions: bool, bias: bool) -> int:
+        """The tiles of keys and values that so many bytes of shared memory have at a time: two where there is room, which
+        spare every other barrier. H200 (driver 580, 2026-11-30), us so and with one, 12 heads of 512 rows of 64 elements
+        10.8 and 10.8, 32 of 4096 430 and 474, 8 of 1500 32.3 and 32.9."""
+        two = self.shared_memory_bytes(matrix, head, value, reductions=reductions, bias=bias, sets=2)
+        return 2 if two <= room else 1
 
     def shared_memory_bytes(
-        self, matrix: CooperativeMatrix, head: int, value: int, *, reductions: bool, bias: bool = False
+        self, matrix: CooperativeMatrix, head: int, value: int, *, reductions: bool, bias: bool = False, sets: int = 1
     ) -> int:
-        """The shared memory of a workgroup, with heads of whole matrices."""
+        """The shared memory of a workgroup, with heads of whole matrices, and so many tiles of keys and values."""
         rows = self.subgroups * self.blocks * matrix.m
         columns = min(self.keys, 32) if reductions else self.keys
-        tiles, scores = self.keys * (head // 8 + 1 + value // 8 + 1), rows * (columns // 4 + 1)
+        tiles, scores = sets * self.keys * (head // 8 + 1 + value // 8 + 1), rows * (columns // 4 + 1)
         words = max(tiles, scores) if reductions else tiles + scores
         if bias:
             words += rows * (self.keys // 8 + 1)
@@ -83,27 +84,30 @@ class CooperativeShape(NamedTuple):
         return 16 * words + (0 if reductions else 4 * rows)
 
 
-_BLOCKS_OF_TWO = Paces(alone=Pace(4.53, 0.38, 1.41), shared=Pace(2.22, 0.44, 0.71))
-_EIGHT_SUBGROUPS = Paces(alone=Pace(3.14, 0.43, 0.67), shared=Pace(2.59, 0.18, 1.19))
-_FOUR_SUBGROUPS = Paces(alone=Pace(2.11, 0.13, 0.87), shared=Pace(1.03, 0.27, 0.61))
-_HALF_THE_KEYS = Paces(alone=Pace(0.90, 0.76, 0.29), shared=Pace(0.99, 0.01, 0.41))
-"""H200 (driver 580, 2026-11-30), fitted to 98 ways of 29 problems of 8 to 384 heads with 16 to 4096 rows, 49 to 4096 keys
-and 32 to 128 elements, within 5 to 9 % (root of the mean square). Of the ways of each problem the one that is chosen took
-0.5 % longer than the fastest, geometric mean, and 3 % at most; 16 heads of 1024 rows of 40 elements take one that was not
-timed. With a bias, which is in none of these, workgroups took a fifth to a third longer before all of a tile was on its
-way."""
+_MANY_ROWS = Paces(alone=Pace(5.12, 0.112, 1.606), shared=Pace(5.12, 0.112, 1.606))
+_BLOCKS_OF_TWO = Paces(alone=Pace(4.7, 0.032, 1.233), shared=Pace(2.08, 0.044, 0.856))
+_TWO_OF_HALF_THE_KEYS = Paces(alone=Pace(5.16, 0.215, 0.495), shared=Pace(1.02, 0.106, 0.361))
+_EIGHT_SUBGROUPS = Paces(alone=Pace(3.27, 0.05, 1.016), shared=Pace(2.86, 0.227, 0.94))
+_FOUR_SUBGROUPS = Paces(alone=Pace(2.68, 0.042, 0.689), shared=Pace(1.68, 0.167, 0.477))
+_HALF_THE_KEYS = Paces(alone=Pace(2.14, 0.093, 0.368), shared=Pace(1.26, 0.06, 0.258))
+"""H200 (driver 580, 2026-11-30), fitted to 95 ways of 23 problems of 8 to 96 heads with 77 to 4096 rows and keys, of 32 to
+128 elements, within 5 to 7 % (root of the mean square). Of the ways of 32 problems, 10 of them with a bias, which takes a
+seventh longer, the one that is chosen took 0.5 % longer than the fastest, geometric mean, and 7 % at most."""
+_AT_ONCE = 3
+"""The workgroups that a processor has at once, as the fit has it: those of the next round wait for all of them."""
 ATTENTION_SHAPES = {
     True: (
+        CooperativeShape(8, 2, 64, widest=80, paces=_MANY_ROWS),
         CooperativeShape(4, 2, 64, widest=48, together=2, paces=_BLOCKS_OF_TWO),
         CooperativeShape(4, 2, 64, narrower=48, widest=80, paces=_BLOCKS_OF_TWO),
-        CooperativeShape(8, 1, 64, widest=96, paces=_EIGHT_SUBGROUPS),
-        CooperativeShape(8, 1, 64, narrower=96, widest=128, together=2, paces=_EIGHT_SUBGROUPS),
+        CooperativeShape(4, 2, 32, narrower=64, widest=96, paces=_TWO_OF_HALF_THE_KEYS),
+        CooperativeShape(8, 1, 64, paces=_EIGHT_SUBGROUPS),
         CooperativeShape(8, 1, 64, narrower=128, widest=160, together=2),
-        CooperativeShape(8, 1, 32, narrower=128, widest=256, held=224),
         CooperativeShape(4, 1, 64, paces=_FOUR_SUBGROUPS),
         CooperativeShape(4, 1, 32, paces=_HALF_THE_KEYS),
-        CooperativeShape(4, 1, 32, narrower=128, widest=192),
-        CooperativeShape(4, 1, 16, narrower=128, widest=256, held=64),
+        CooperativeShape(4, 1, 32, narrower=128, widest=160),
+        CooperativeShape(4, 1, 16, narrower=160, widest=192),
+        CooperativeShape(4, 1, 16, narrower=192, widest=256, held=64),
     ),
     False: (
         CooperativeShape(4, 2, 32),
@@ -113,17 +117,16 @@ ATTENTION_SHAPES = {
         CooperativeShape(2, 1, 32),
     ),
 }
-"""The shapes, by whether matrices have reductions; those that were not measured from the one with most rows to that with the
-fewest. H100, 16 heads of 2048 rows, us of a call, some 10 of them the host's, without a bias, with one, and where no query
-sees a later key: of 64 elements 91, 121 and 121; 80: 125, 172 and 162 (with 8 subgroups 135, 193 and 146); 96: 145, 204 and
-160. On the device, without a bias and with one: of 40 65 and 105, and of 4096 rows 252, with two columns of scores together
-232; 128: 172 and 224 with four columns together, with two 158 without one; 160: 234 and 334; 192: 271 and 361; 256: 441 and
-634, where tiles take 4,800. H200 (driver 580, 2026-11-30), 16 heads of 256 rows of 160 elements 16.6 with 4 subgroups and
-32 keys, 21.9 with 8 and 64, 22.1 with 4 and 16; 8 heads of 256 rows of 192 19.5, 22.3 and 21.6."""
+"""The shapes, by whether matrices have reductions; those that were not measured from the one with most rows to that with
+the fewest. H200 (driver 580, 2026-11-30), us by subgroups and keys: of 160 elements 16 heads of 2048 rows 178 with 8 and
+64, 198 with 8 and 32, 195 with 4 and 16, and of 256 rows 17.4 with 8 and 64, 13.9 with 4 and 32 or 16; of 192 16 of 2048
+225 with 4 and 16, 248 with 4 and 32, 234 with 8 and 32, and 8 of 256 16.0, 19.2 and 21.5; of 256 16 of 2048 347 with 4 and
+16, 405 with 8 and 32, and of 512 36 and 57."""
 _MERGE_START = 0.7
 """The microseconds of a dispatch that brings parts together, beside its start and what it reads: H200 (driver 580,
-2026-11-30), fitted to 67 ways of 12 problems in 2 to 64 parts, within 10 %. Of the 12, 11 are shared out as the fastest way
-has it, and one, of 8 heads of 64 rows and 1024 keys, takes 10.8 us where 8 parts take 10.2."""
+2026-11-30), fitted to 67 ways of 12 problems in 2 to 64 parts, within 10 %, and held against 45 ways of 12 since tiles
+became faster: all but one are shared out as the fastest way has it, and 8 heads of 64 rows and 1024 keys take 11.1 us where
+8 parts take 10.4."""
 _PARTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
 
@@ -193,9 +196,11 @@ def _microseconds(shape: CooperativeShape, caps: Capabilities, lines: int, field
     heads, rows, keys, *sizes = fields
     key_tiles = -(-keys // shape.keys)
     tiles = -(-key_tiles // parts)
-    waves = -(-heads * -(-rows // (shape.subgroups * shape.blocks * lines)) * parts // caps.model.processors)
+    workgroups = heads * -(-rows // (shape.subgroups * shape.blocks * lines)) * parts
     alone, shared = (pace.microseconds(tiles, max(sizes)) for pace in shape.paces)
-    return max(alone, waves * shared)
+    rounds, left = divmod(workgroups, _AT_ONCE * caps.model.processors)
+    last = max(alone, -(-left // caps.model.processors) * shared) if left else 0.0
+    return rounds * max(alone, _AT_ONCE * shared) + last
 
 
 def matrix_parts(

@@ -133,18 +133,18 @@ WORKGROUP_SHAPES = (
     WorkgroupShape(128, 128, 64, widest=64, narrower=0),
     WorkgroupShape(128, 128, 32, widest=96, narrower=64),
     WorkgroupShape(128, 128, 16, widest=128, narrower=96),
-    WorkgroupShape(256, 128, 32, widest=192, narrower=128),
-    WorkgroupShape(128, 64, 16, widest=256, narrower=192),
 )
 """H200 (driver 580, 2026-11-29), 64 heads of 2048 rows, us by these and by the best other of 128 or 256 invocations, 64 to
 256 rows and 16 to 64 keys: of 64 elements 253 and 268, 80 334 and 354, 96 371 and 433, 128 528 and 563."""
 _FEWEST_ROWS = 128
 """The fewest queries, and keys, of which what a tile has to do beside its keys is little."""
-_FEWEST_TILES = 0.9
-"""The fewest tiles for each processor with which it pays."""
+_FEWEST_TILES = 3
+"""The tiles for each processor from which on it pays."""
+_NARROW = 80
+"""The widest heads of which reductions are as fast wherever all queries see all keys."""
 _QUERIES_OF_PADDING = 8
 """The fewest queries for each row that pads a tile, with which it pays. H200 (driver 580, 2026-11-30), 96 heads of 197 rows
-of 64 elements, for which tiles have 256, 15.6 and 15.8 us so, 14.1 and 12.6 by reductions."""
+of 64 elements, for which tiles have 256, 15.8 us so, 11.4 by reductions."""
 
 
 def workgroup_shape(problem: AttentionProblem, caps: Capabilities) -> tuple[WorkgroupShape, int] | None:
@@ -176,9 +176,11 @@ def _of_workgroups(problem: AttentionProblem, caps: Capabilities) -> bool:
 
 
 def _workgroups_pay(problem: AttentionProblem, caps: Capabilities) -> bool:
-    """Whether all processors have several tiles of many keys."""
+    """Whether all processors have several tiles of many keys, which reductions do not add up as fast."""
     found = workgroup_shape(problem, caps)
     if found is None or not matrices_pay(caps, "float16"):
+        return False
+    if problem.plain and max(problem.head_size, problem.value_size) <= _NARROW:
         return False
     shape, _ = found
     row_tiles = -(-problem.queries // shape.rows)
@@ -194,9 +196,9 @@ ATTENTION = (
         when=_matrix_parts_pay,
         possible=_parts(_matrices(reductions=True)),
         because="few rows and many keys: the keys are shared out, or few workgroups would read them all. H200 (driver 580, "
-        "2026-11-30), us so, in one part, of PyTorch: one row in 8 x 32 heads, 8 of keys, 8192 keys of 128 88, 260 and 67; "
-        "32 heads of 16 rows and 2048 keys of 128 18.5, 62 and 29; 12 of 128 and 2048 of 64 16, 37 and 22; but 12 of 512 "
-        "and 512 17, 12.6 and 9.2",
+        "2026-11-30), us so, in one part, of PyTorch: 12 heads of 128 rows and 2048 keys of 64 15.6, 28.5 and 22.2; "
+        "8 of 64 rows and 1024 keys 11.1, 16.4 and 13.1; 8 of 256 and 1024 of 128 17.4, 26.9 and 16.9; but 12 of 512 "
+        "and 512 16.7, 10.9 and 9.1",
     ),
     Rule(
         "products",
@@ -215,21 +217,22 @@ ATTENTION = (
         "workgroup",
         when=_workgroups_pay,
         possible=_of_workgroups,
-        because="float16 and many rows, where a workgroup multiplies matrices as a whole: the driver brings them through "
-        "shared memory faster than a shader can. H200 (driver 580, 2026-11-29), us so and by reductions: of 64 elements "
-        "128 heads of 512 rows 42 and 47, 32 of 1024 36 and 42, 64 of 2048 251 and 303; of 96 128 of 512 62 and 82; of 128 "
-        "128 of 512 86 and 96, of 333 62 and 57, 16 of 1024 44 and 51, 64 of 2048 527 and 623; of 256 128 of 512 226 and "
-        "258; 96 heads of 4096 rows and 77 keys of 64 122 and 111. Where no query sees a later key, 4 heads to one of keys: "
-        "of 64 elements 128 heads of 512 rows 36 and 50, 32 of 1024 35 and 50, of 4096 261 and 351; of 128 128 of 130 39 "
-        "and 35, of 512 68 and 76, 32 of 512 33 and 29, of 1024 61 and 58, 128 of 2048 562 and 712, 32 of 8192 1,870 and "
-        "2,425; of 256 128 of 512 145 and 163",
+        because="float16 in many tiles, of wide heads or where queries see only keys before them: a workgroup multiplies "
+        "matrices as a whole. H200 (driver 580, 2026-11-30), us so and by reductions: 32 heads of 4096 rows of 128 "
+        "1,006 and 1,030, of 2048 277 and 270, 16 of 1024 44 and 38, 16 of 4096 of 96 361 and 371, but of 64 32 "
+        "heads of 4096 rows 461 and 437, 64 of 2048 244 and 235, 12 of 512 14.6 and 10.8, of 80 32 of 2048 168 and "
+        "163. Where no query sees a later key, 4 heads to one of keys: of 128 128 heads of 512 rows 63 and 69, of "
+        "2048 550 and 604, of 130 21.5 and 18.9, 32 of 1024 60 and 51; of 64 32 of 4096 254 and 286, 128 of 512 37 "
+        "and 43; of 80 64 of 1024 61 and 69",
     ),
     Rule(
         "reductions",
         when=lambda problem, caps: matrices_pay(caps, "float16") and problem.rows >= _FEWEST_OF_MATRICES,
         possible=_matrices(reductions=True),
         because="float16 where matrices can be reduced along rows and become factors in place: scores never leave "
-        "registers. H100, 16 heads of 2048 rows: 200 TFLOP/s of 128 elements, 218 of 64; 12 heads of 197 rows of 64: 9 us",
+        "registers. H200 (driver 580, 2026-11-30), us so and of PyTorch: 12 heads of 512 rows of 64 10.9 and 9.3, of 197 "
+        "7.7 and 7.6, 8 of 1500 33 and 20, 64 of 2048 235 and 152; 16 of 1024 of 128 38 and 19, 16 of 2048 of 256 347 and "
+        "107",
     ),
     Rule(
         "cooperative split",

@@ -29,6 +29,14 @@ def op(op_type: str, inputs: str, y: str, **attributes: Any) -> onnx.NodeProto:
     return helper.make_node(op_type, inputs.split(), [y], name=y, **attributes)
 
 
+def rows(x: str, y: str) -> Nodes:
+    """The channels of each pixel as a row."""
+    return [
+        helper.make_node("Reshape", [x, "shape"], [f"{y} apart"]),
+        helper.make_node("Transpose", [f"{y} apart"], [y], perm=[0, 2, 1]),
+    ]
+
+
 POOL: dict[str, Any] = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}
 CASES: dict[str, tuple[Nodes, str]] = {
     # nodes, and those whose output moves
@@ -42,19 +50,35 @@ CASES: dict[str, tuple[Nodes, str]] = {
     "for nobody": ([conv("x", "a"), op("Sigmoid", "a", "b"), op("MaxPool", "b", "y", **POOL)], ""),
     "an output": ([conv("x", "z"), conv("z", "y")], ""),
     "with what was fed": ([conv("x", "a"), op("Mul", "a x", "b"), conv("b", "y")], ""),
+    "rows of what moved": ([conv("x", "a"), conv("a", "b"), *rows("b", "t"), op("Softmax", "t", "y")], "a b"),
+    "rows of planes": ([conv("x", "a"), *rows("a", "t"), op("Softmax", "t", "y")], ""),
+    "rows and an image": (
+        [
+            *(
+                conv("x", "a"),
+                conv("a", "b"),
+                *rows("b", "t"),
+                op("Softmax", "t", "s"),
+                op("ReduceSum", "s", "q", keepdims=0),
+            ),
+            *(op("Sigmoid", "b", "c"), op("Mul", "c q", "y")),
+        ],
+        "a",
+    ),
     "joined": ([conv("x", "a"), conv("a", "b"), op("Concat", "a b", "c", axis=2), conv("c", "y")], ""),
 }
 
 
 def made(make_model: Callable[..., onnx.ModelProto], nodes: Nodes, dtype: type) -> onnx.ModelProto:
-    weights = {"w": (rng.standard_normal((16, 16, 3, 3)) / 12).astype(dtype)}
+    weights = {"w": (rng.standard_normal((16, 16, 3, 3)) / 12).astype(dtype), "shape": np.array([2, 16, -1])}
     outputs = [name for name in ("y", "z") if any(name in node.output for node in nodes)]
     return make_model(nodes, {"x": (dtype, SIZES)}, outputs, weights, output_types=dict.fromkeys(outputs, dtype))
 
 
 def moved(step: Step) -> bool:
     output = step.desc.tensor("output_tensor")
-    return output.sizes[2:] != (1, 1) and output.effective_strides == calculate_strides("NHWC", output.sizes)
+    is_image = output.dimension_count == 4 and output.sizes[2:] != (1, 1)
+    return is_image and output.effective_strides == calculate_strides("NHWC", output.sizes)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -73,3 +97,33 @@ def test_what_lies_with_its_channels_side_by_side(
     for found, plain in zip(*(session.run(None, {"x": x}) for session in sessions), strict=True):
         limit = 4 * float(np.finfo(np.float16).eps)
         np.testing.assert_allclose(found, plain, rtol=limit, atol=limit * float(np.abs(plain).max()))
+
+
+@pytest.mark.parametrize(
+    ("channels", "wide", "is_moved"), [(3, False, True), (3, True, False), (2, False, False), (8, False, False)]
+)
+def test_patches_lie_as_rows(
+    channels: int,
+    wide: bool,
+    is_moved: bool,
+    make_model: Callable[..., onnx.ModelProto],
+    make_session: Callable[..., InferenceSession],
+) -> None:
+    """As a vision transformer has them, behind a row of its own: of channels that fill no words, and of many terms."""
+    dtype, sizes = np.float32 if wide else np.float16, (2, channels, 32, 48)
+    weights = {
+        "w": (rng.standard_normal((16, channels, 8, 8)) / 8).astype(dtype),
+        "class": rng.standard_normal((2, 1, 16)).astype(dtype),
+        "shape": np.array([2, 16, -1]),
+    }
+    if channels == 2:
+        weights["w"] = weights["w"][:, :, :7, :8]  # of 112 terms
+    patches = helper.make_node("Conv", ["x", "w"], ["a"], name="a", strides=[8, 8])
+    nodes = [patches, *rows("a", "t"), op("Concat", "class t", "j", axis=1), op("Softmax", "j", "y")]
+    model = make_model(nodes, {"x": (dtype, sizes)}, ["y"], weights, output_types={"y": dtype})
+    steps = Network(load_model(model)).trace_whole({"x": sizes}, {}).steps
+    assert [step.origin.name for step in steps if moved(step)] == (["a"] if is_moved else [])
+    x = rng.standard_normal(sizes).astype(dtype)
+    sessions = [make_session(model, options=SessionOptions(without_passes=off)) for off in ((), ("channels_last",))]
+    (found,), (plain,) = (session.run(None, {"x": x}) for session in sessions)
+    np.testing.assert_allclose(found, plain, rtol=0, atol=2e-3)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 from dmlvk.graph.passes.copies import PLACE_ALIGNMENT, Window, same_steps, slices_without, windows_of
 from dmlvk.graph.step import Place, Step, Storage
 from dmlvk.graph.step_graph import StepGraph
 from dmlvk.graph.views import same_elements, seen_as
+from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.tensor import TensorDesc, element_bits, packed_strides
 
 
@@ -80,20 +82,26 @@ def _is_avoided(graph: StepGraph, output: Storage, copied: TensorDesc, window: W
 
 def _reading(reader: Step, output: Storage, part: Storage, copied: TensorDesc, window: TensorDesc) -> Step | None:
     """A reader of a copy as one of its source; None where it cannot be one."""
-    if not takes_strides(reader):
+    desc = seeing(reader, output, lambda tensor: moved(tensor, copied, window)) if takes_strides(reader) else None
+    if desc is None:
         return None
+    inputs = tuple(part if storage is output else storage for storage in reader.inputs)
+    return dataclasses.replace(reader, desc=desc, inputs=inputs)
+
+
+def seeing(reader: Step, read: Storage, other: Callable[[TensorDesc], TensorDesc | None]) -> OperatorDesc | None:
+    """The desc of a step with other tensors in the place of those that it reads a storage as; None where there is none."""
     fields: dict[str, Any] = {}
     for slot, storage in zip(reader.desc.input_slots(), reader.inputs, strict=True):
-        if storage is output and slot.tensor is not None:
-            tensor = moved(slot.tensor, copied, window)
+        if storage is read and slot.tensor is not None:
+            tensor = other(slot.tensor)
             if tensor is None:
                 return None
             name = slot.field.name
             own = fields.get(name, getattr(reader.desc, name))
             is_array = isinstance(own, tuple)
             fields[name] = (*own[: slot.element], tensor, *own[slot.element + 1 :]) if is_array else tensor
-    inputs = tuple(part if storage is output else storage for storage in reader.inputs)
-    return dataclasses.replace(reader, desc=reader.desc.replace(**fields), inputs=inputs)
+    return reader.desc.replace(**fields)
 
 
 def takes_strides(step: Step) -> bool:

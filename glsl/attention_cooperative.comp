@@ -33,8 +33,8 @@
 // RELATIVE, are products times a scale that is not tiny; SPLIT.
 // Grid: x over tiles of rows, y over (batch entry, head of keys), z over parts of the keys.
 //
-// Rows of Q, K, V and Y consist of aligned words, and no BIAS is added to them. Behind the last key a tile has it again, with a
-// weight of 0.
+// Rows of Q, K, V and Y consist of aligned words, no BIAS is added to them, and sequences are padded. Behind the last key a tile has
+// it again, with a weight of 0.
 
 #pragma use_vulkan_memory_model
 
@@ -124,7 +124,7 @@ const float HEADROOM = 8.0; // of a score above its row's peak
 #if REDUCTIONS
 #define HALVES coopmat<float16_t, gl_ScopeSubgroup, MAT_M, MAT_N, gl_MatrixUseAccumulator>
 const float MOST_WEIGHT = 65504.0;
-const float MASKED = 4096.0;       // below 0 in powers of 2: no peak to keep, but one that a mask made
+const float MASKED = 4096.0;    // below 0, in powers of 2: no peak to keep, but one that a mask made
 const float NO_PEAK = 1.25e-38; // as a start: no number that matters
 SCORES starts[BLOCKS_M];
 SCORES scores[BLOCKS_M][TOGETHER];
@@ -177,8 +177,8 @@ uvec2 staged_place(uint i, uint words, uint tile) {
 
 // Once, and not for each tile: H200 (driver 580, 2026-11-30), 16 heads of 4096 rows of 80 elements 308 us so, 409 the other way.
 void place_tiles() {
-    const uint keys_at = BYTE_OFFSET_K / 16 + (UNPADDED == 0 ? k_start(sequence, 0, key_head) / 8 : 0);
-    const uint values_at = BYTE_OFFSET_V / 16 + (UNPADDED == 0 ? v_start(sequence, 0, key_head) / 8 : 0);
+    const uint keys_at = BYTE_OFFSET_K / 16 + k_start(sequence, 0, key_head) / 8;
+    const uint values_at = BYTE_OFFSET_V / 16 + v_start(sequence, 0, key_head) / 8;
     [[unroll]] for (uint i = 0; i < KEY_STAGED; ++i) {
         const uvec2 place = staged_place(i, HEAD_WORDS, KEY_TILE);
         key_rows[i] = place.x;
@@ -197,16 +197,14 @@ void place_tiles() {
 void fetch_keys(uint first_key) {
     [[unroll]] for (uint i = 0; i < KEY_STAGED; ++i) {
         const uint j = min(first_key + key_rows[i], sequence.keys - 1);
-        const uint row_at = UNPADDED == 0 ? j * (p.k_strides[1] / 8) : k_start(sequence, j, key_head) / 8;
-        staged_keys[i] = k_words[key_words[i] + row_at];
+        staged_keys[i] = k_words[key_words[i] + j * (p.k_strides[1] / 8)];
     }
 }
 
 void fetch_values(uint first_key) {
     [[unroll]] for (uint i = 0; i < VALUE_STAGED; ++i) {
         const uint j = min(first_key + value_rows[i], sequence.keys - 1);
-        const uint row_at = UNPADDED == 0 ? j * (p.v_strides[1] / 8) : v_start(sequence, j, key_head) / 8;
-        staged_values[i] = v_words[value_words[i] + row_at];
+        staged_values[i] = v_words[value_words[i] + j * (p.v_strides[1] / 8)];
     }
 }
 

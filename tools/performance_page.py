@@ -52,16 +52,20 @@ by itself, and no multiplication of four subgroups that reads its factors there;
 an H100 the driver's own tiles (VK_NV_cooperative_matrix2) reached 350, and factors that lie in memory as matrices have
 them, which need no shared memory, 384 and 411, from which comes off what laying them out takes. Products of few rows,
 of bytes, and convolutions miss with that rung, and so do those of bfloat16. **Sixteen rows** of float32 read their
-weights at 0.88 of a copy, by tiles, and their multiply-adds alone take 44 % of the time; eight rows, whose weights go
+weights at 0.83 to 0.88 of a copy, by tiles, and their multiply-adds alone take 44 % of the time; eight rows, whose weights go
 straight to registers, read them as fast as a copy. With sixteen the sums leave too few registers for loads: 334 us at
-best of 30 shapes, tiles 289 to 302. **float16 attention**: with heads of 128,
-266 to 291 TFLOP/s where the driver brings the tiles, and 245 causal, with the copies of keys and values to their cache
+best of 30 shapes, tiles 289 to 304. **float16 attention**: with heads of 128,
+274 to 297 TFLOP/s where the driver brings the tiles, and 253 causal, with the copies of keys and values to their cache
 in it. A round of 16 keys is 232 instructions, 70 of them multiplications, which alone would allow 570: four subgroups
 wait for each other four times in it, for keys, scores, exponentials and values in turn, and two workgroups are all that
 the registers hold. It asks for keys where it needs them; asking for keys ahead gains most of what they cost, asking for
 values, too, costs more than it gains (4 to 12 % of heads of 128). With 32 keys a round each invocation kept 240 bytes
-in local memory. Of 512 causal rows, 40 % is what tiles take beside their keys, and the copies. Heads of 256 fit no such
-tile without a few bytes there, and biases have none: asked for a tile ahead they do not fit the registers. **float32
+in local memory. Of 512 causal rows, 40 % is what tiles take beside their keys, and the copies. Where a shader brings the
+tiles, in narrower heads, few tiles and with biases, multiplications, exponentials and reading for both from shared memory
+took 28 us of 16 heads of 1024 rows of 128 elements, which take 38, and 24 of 8 heads of 1500 of 64, which take 33; the rest
+is barriers, and loads and writes of tiles. What waits for counters instead of barriers, makes a quarter or half of the
+exponentials of multiply-adds, or reads keys and values from memory straight into matrices was no faster. Of heads of 256
+registers hold the sums of 16 rows a subgroup, for which it reads all keys and values of a tile. **float32
 attention** with heads of 128 stands at 39 TFLOP/s, PyTorch's at 44. The same loop with nothing but its products, from
 shared memory, reaches 43 to 45: of 2.03 ms with heads of 64, products alone took 1.59; leaving out the exponentials
 saved 0.17, the loads 0.24, the barriers 0.06. The order of products that made our float32 Gemm faster (its products

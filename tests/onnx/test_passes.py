@@ -10,6 +10,7 @@ import onnx
 import pytest
 from onnx import helper
 
+import dmlvk
 from dmlvk.graph.passes import PASSES
 from dmlvk.onnx import InferenceSession, SessionOptions
 from dmlvk.onnx.model import load_model
@@ -938,6 +939,35 @@ def test_copied_heads_are_not_taken_for_shared_ones(
         make_session(model, options=SessionOptions(without_passes=off)).run(None, {"x": x})[0] for off in ((), ("all",))
     )
     np.testing.assert_allclose(with_passes, plain, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("are_values", [False, True], ids=["keys alone", "values, too"])
+def test_turned_keys_of_several_products(
+    are_values: bool, make: Callable[..., onnx.ModelProto], make_session: Callable[..., InferenceSession]
+) -> None:
+    """As PyTorch scales and turns them once for several: they are written with their heads side by side, for all products.
+    Where values are the same elements, the other way round, they stay as they are."""
+    turned = [("Transpose", "k1", "k2", {"perm": [0, 2, 3, 1]}), ("Mul", "k2 three", "k")]
+    values = [("Transpose", "k", "v", {"perm": [0, 1, 3, 2]})] if are_values else [ATTENTION[9]]
+    other = [
+        ("Sigmoid", "q", "other"),
+        ("MatMul", "other k", "scores2"),
+        ("Softmax", "scores2", "weights2", {"axis": -1}),
+        ("MatMul", "weights2 v", "sums2"),
+    ]
+    gathered = [("Transpose", "sums2", "turned2", HEADS), ("Reshape", "turned2 rows", "z")]
+    model = make(
+        [*ATTENTION[:8], *turned, *values, ATTENTION[10], ("Softmax", "s", "p", {"axis": -1}), *GATHER, *other, *gathered]
+    )
+    steps = Network(load_model(model), [name for name in NAMES if name != "attention"]).trace_whole({"x": IMAGE}, {}).steps
+    keys = [step.desc.key_tensor for step in steps if isinstance(step.desc, dmlvk.MultiheadAttention1)]
+    assert len(keys) == 2 and all((tensor.effective_strides[-1] == 1) != are_values for tensor in keys)
+    x = normal(*IMAGE)
+    with_passes, plain = (
+        make_session(model, options=SessionOptions(without_passes=off)).run(None, {"x": x}) for off in ((), ("all",))
+    )
+    for found, wanted in zip(with_passes, plain, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
 
 
 def test_heads_are_written_side_by_side(

@@ -127,3 +127,27 @@ def test_patches_lie_as_rows(
     sessions = [make_session(model, options=SessionOptions(without_passes=off)) for off in ((), ("channels_last",))]
     (found,), (plain,) = (session.run(None, {"x": x}) for session in sessions)
     np.testing.assert_allclose(found, plain, rtol=0, atol=2e-3)
+
+
+@pytest.mark.parametrize("space", [(40,), (4, 5, 6)], ids=["lines", "volumes"])
+def test_lines_and_volumes_move_too(
+    space: tuple[int, ...], make_model: Callable[..., onnx.ModelProto], make_session: Callable[..., InferenceSession]
+) -> None:
+    """As the sound that a transformer hears comes through two convolutions to rows."""
+    sizes, pads = (2, 16, *space), [1] * 2 * len(space)
+    weights = {
+        "w": (rng.standard_normal((16, 16) + (3,) * len(space)) / 12).astype(np.float16),
+        "shape": np.array([2, 16, -1]),
+    }
+    nodes = [
+        *(helper.make_node("Conv", ["x", "w"], ["a"], name="a", pads=pads), op("Sigmoid", "a", "b")),
+        *(helper.make_node("Conv", ["b", "w"], ["c"], name="c", pads=pads), *rows("c", "t"), op("Softmax", "t", "y")),
+    ]
+    model = make_model(nodes, {"x": (np.float16, sizes)}, ["y"], weights, output_types={"y": np.float16})
+    steps = Network(load_model(model), ["activation"]).trace_whole({"x": sizes}, {}).steps
+    images = {step.origin.name: step.desc.tensor("output_tensor") for step in steps[:3]}
+    assert {name: image.effective_strides[1] for name, image in images.items()} == {"a": 1, "b": 1, "c": 1}
+    x = rng.standard_normal(sizes).astype(np.float16)
+    sessions = [make_session(model, options=SessionOptions(without_passes=off)) for off in ((), ("channels_last",))]
+    (found,), (plain,) = (session.run(None, {"x": x}) for session in sessions)
+    np.testing.assert_allclose(found, plain, rtol=0, atol=2e-3)

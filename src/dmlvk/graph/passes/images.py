@@ -13,18 +13,21 @@ from dmlvk.graph.step_graph import StepGraph
 from dmlvk.spec import ops
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.schema import OperatorDesc
-from dmlvk.spec.tensor import TensorDesc, calculate_strides
+from dmlvk.spec.tensor import TensorDesc, packed_strides
 
 _WORD: Final = 8
 """Channels that a cooperative convolution reads at a time."""
+_DIMENSIONS: Final = (3, 4, 5)
+"""Those of a batch of images: of lines, planes and volumes."""
 _FEWEST_TERMS: Final = 128
-"""The fewest products of an element of a convolution for which matrices are faster whatever the layout: those of fewer have
-kernels that write channels apart."""
+"""The fewest products of an element of a convolution of an image whose channels fill no words, for which matrices are faster
+whatever the layout: those of fewer have kernels that write channels apart."""
 
 
 def lay_channels_last(graph: StepGraph) -> None:
     """Lays out the output of a FLOAT16 convolution that another reads, directly or through pointwise operators and pooling,
-    as NHWC: cooperative matrices want an input's channels side by side, and copy one that has them elsewhere.
+    with its channels innermost (NHWC, NWC, NDHWC): cooperative matrices want an input's channels side by side, and copy one
+    that has them elsewhere.
 
     Only intermediate tensors of such steps change, all those together that pointwise operators combine; what anything else
     reads or writes stays as it is, but for rows of patches (``_lay_rows``). H200, the kernels of ResNet-50 of batch 32 in
@@ -61,7 +64,7 @@ def lay_channels_last(graph: StepGraph) -> None:
 
 
 def _lay_rows(graph: StepGraph, step: Step) -> None:
-    """Lays out as NHWC, too, what a FLOAT16 convolution makes of an image for readers that all see the channels of a pixel
+    """Lays out so, too, what a FLOAT16 convolution makes of an image for readers that all see the channels of a pixel
     as a row, as a transformer sees its patches. The image's channels fill no words, as those of colours, or lie side by
     side: others would be copied instead of what is made of them."""
     output, desc = step.outputs[0], step.desc
@@ -70,8 +73,11 @@ def _lay_rows(graph: StepGraph, step: Step) -> None:
     source, window, image = (desc.tensor(name) for name in ("input_tensor", "filter_tensor", "output_tensor"))
     if output is None or output in graph.outputs or not _is_image(output, image):
         return
-    in_planes = source.sizes[1] % _WORD == 0 and source.effective_strides != calculate_strides("NHWC", source.sizes)
-    if in_planes or math.prod(window.sizes[1:]) < _FEWEST_TERMS:
+    if source.sizes[1] % _WORD == 0:
+        pays = source.effective_strides == _turned(source).effective_strides
+    else:
+        pays = math.prod(window.sizes[1:]) >= _FEWEST_TERMS
+    if not pays:
         return
 
     def rows(tensor: TensorDesc) -> TensorDesc | None:
@@ -89,7 +95,10 @@ def _lay_rows(graph: StepGraph, step: Step) -> None:
 
 
 def _turned(image: TensorDesc) -> TensorDesc:
-    return dataclasses.replace(image, strides=calculate_strides("NHWC", image.sizes))
+    """An image with its channels innermost."""
+    batch, channels, *space = image.sizes
+    outer, *inner = packed_strides((batch, *space, channels))
+    return dataclasses.replace(image, strides=(outer, inner[-1], *inner[:-1]))
 
 
 def _operands(step: Step) -> Iterator[tuple[str, Storage, TensorDesc]]:
@@ -121,10 +130,10 @@ def _images(graph: StepGraph) -> set[Storage]:
 def _is_image(storage: Storage, tensor: TensorDesc) -> bool:
     return (
         tensor.data_type == TensorDataType.FLOAT16
-        and tensor.dimension_count == 4
+        and tensor.dimension_count in _DIMENSIONS
         and tensor.sizes[1] % _WORD == 0
-        and tensor.sizes[2] * tensor.sizes[3] > 1
-        and tensor.effective_strides == calculate_strides("NCHW", tensor.sizes)
+        and math.prod(tensor.sizes[2:]) > 1
+        and tensor.effective_strides == packed_strides(tensor.sizes)
         and storage.constant is None
         and storage.part_of is None
     )
@@ -135,7 +144,7 @@ def _together(step: Step) -> Iterator[Storage]:
     for field, storage, tensor in _operands(step):
         broadcast = any(size > 1 and not own for size, own in zip(tensor.sizes, tensor.effective_strides, strict=True))
         follows = step.desc.traits.pointwise or field in step.desc.traits.alike
-        if follows and not broadcast and tensor.sizes[2:] != (1, 1):
+        if follows and not broadcast and math.prod(tensor.sizes[2:]) > 1:
             yield storage
 
 

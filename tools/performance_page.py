@@ -52,8 +52,8 @@ by itself, and no multiplication of four subgroups that reads its factors there;
 an H100 the driver's own tiles (VK_NV_cooperative_matrix2) reached 350, and factors that lie in memory as matrices have
 them, which need no shared memory, 384 and 411, from which comes off what laying them out takes. Products of few rows,
 of bytes, and convolutions miss with that rung, and so do those of bfloat16. **Sixteen rows** of float32 read their
-weights at 0.83 to 0.88 of a copy, by tiles, and their multiply-adds alone take 44 % of the time; eight rows, whose weights go
-straight to registers, read them as fast as a copy. With sixteen the sums leave too few registers for loads: 334 us at
+weights at 0.83 to 0.88 of a copy, by tiles, and their multiply-adds alone take 44 % of the time; eight rows, whose weights
+go straight to registers, read them as fast as a copy. With sixteen the sums leave too few registers for loads: 334 us at
 best of 30 shapes, tiles 289 to 304. **float16 attention**: with heads of 128,
 274 to 297 TFLOP/s where the driver brings the tiles, and 253 causal, with the copies of keys and values to their cache
 in it. A round of 16 keys is 232 instructions, 70 of them multiplications, which alone would allow 570: four subgroups

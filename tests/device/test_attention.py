@@ -506,7 +506,8 @@ def test_first_keys_that_a_finite_mask_leaves_out(device: dmlvk.Device, rule: st
     relative[:, :, :first] = relative[1] = -65504
     found, expected = of_words(device, rule, q, k, v, 1.0, relative)
     np.testing.assert_allclose(found[0], expected[0], rtol=0, atol=2e-3 * np.abs(expected[0]).max())
-    np.testing.assert_allclose(found[1], expected[1], rtol=0, atol=2e-2 * np.abs(expected[1]).max())
+    # Powers of 2 near 94,500 are 2^-7 apart in float32, and a score is rounded to that up to three times.
+    np.testing.assert_allclose(found[1], expected[1], rtol=0, atol=1e-2 * np.abs(expected[1]).max())
 
 
 @pytest.mark.parametrize("rows", [7, 100])

@@ -4,21 +4,25 @@
 // TILE_KEYS at a time, as attention_tiles does: scores, peaks and weights of a tile, then sums of weighted values.
 //
 // Where an element of a matrix lies among a subgroup's invocations is the device's secret.
-// REDUCTIONS 0: scores go through shared memory, where a row is one invocation's (or that of SUBGROUP / SUB_ROWS
+// IN_PLACE 0: scores go through shared memory, where a row is one invocation's (or that of SUBGROUP / SUB_ROWS
 // neighbours), and come back as weights in float16, in the same place. A peak need not be the highest score, only near it:
 // it is raised when a score is more than 8 above, so that weights stay below 2^8 in float16, and sums are brought to a new
 // peak a few times only instead of with every tile. The factors that do so become a matrix by a load with a stride of 0,
 // which repeats a column; being of the sums' own kind it has a row's factor wherever the sums have an element of that row.
-// REDUCTIONS 1: VK_NV_cooperative_matrix2 finds the highest of a row in all its places, tells an element its row and
-// column, and makes the weights a left factor where they are. Starts and totals are matrices, too; totals are added up over
-// rows at the end. A row's start is minus its peak, counted in products where PLAIN: the products are added to it, so that a
-// weight is one multiplication and one exp2, and only TOGETHER columns of matrices of scores live at a time. The peak is
-// that of the first tile where a row sees a key that no mask puts far below all others. Later weights may be too large for
-// float16: then a total is, too, and the workgroup begins again, with the highest of all scores. A test of each tile would
-// take registers and time: H200 (driver 580, 2026-11-30), 32 heads of 4096 rows of 128 elements 1,185 us without, 1,297 with.
+// IN_PLACE 1: scores stay where they are. VK_NV_cooperative_matrix2 tells an element its row and column, and makes weights a
+// left factor. With FRAGMENTS elements lie as include/matrix_fragments.glsl has them, for which the device was asked: an
+// invocation has those of two rows, whose starts and totals are two numbers. Without, the extension finds the highest of a row in
+// all its places, and starts and totals are matrices, too. H200 (driver 580, 2026-11-30), us with FRAGMENTS and without: 32 heads
+// of 4096 rows of 128 elements 839 and 1,025, 32 of 2048 of 80 141 and 162, 64 of 2048 of 64 218 and 235. With elements finished one
+// by one, which needs no such extension, the first takes 3.8 ms: the driver then keeps matrices in memory.
+// A row's start is minus its peak, in powers of 2, so that a weight is one multiply-add and one exp2, and only TOGETHER columns
+// of matrices of scores live at a time. The peak is that of the first tile where a row sees a key that no mask puts far below
+// all others, found before any value is added: H200, 32 heads of 4096 rows of 128 814 us so, 865 where the loop looks for it.
+// Later weights may be too large for float16: then a total is, too, and the workgroup begins again, with the highest of all
+// scores. A test of each tile would take registers and time: without FRAGMENTS 1,185 us without it, 1,297 with.
 //
 // Shared memory, in words of 8 float16 or 4 float32: SETS of a tile of keys and one of values, the scores of all rows (with
-// REDUCTIONS in the tiles' place, at the end); the bias of scores; the columns of queries behind the first HELD, which stay in
+// IN_PLACE in the tiles' place, at the end); the bias of scores; the columns of queries behind the first HELD, which stay in
 // matrices. Rows are padded by a word against bank conflicts.
 // With one set, values and the next keys are on their way from memory, in registers, while scores are made; values come to
 // their place before they are added, and the next keys while they are. With two, the next tile comes to the other set as this
@@ -30,7 +34,7 @@
 // VALUE: head_size and value_size rounded up to whole matrices of MAT_M x MAT_N x MAT_K, the sizes that the device
 // multiplies; HELD, whole matrices of columns; TOGETHER, which divides TILE_KEYS / MAT_N; SETS, 1 or 2; WHOLE, where
 // head sizes are whole matrices; RELATIVE_WORDS, where rows of RELATIVE consist of aligned words; PLAIN, where scores, but for
-// RELATIVE, are products times a scale that is not tiny; SPLIT.
+// RELATIVE, are products times the scale; SPLIT.
 // Grid: x over tiles of rows, y over (batch entry, head of keys), z over parts of the keys.
 //
 // Rows of Q, K, V and Y consist of aligned words, no BIAS is added to them, and sequences are padded. Behind the last key a tile has
@@ -39,6 +43,7 @@
 #pragma use_vulkan_memory_model
 
 #include "attention.glsl"
+#include "matrix_fragments.glsl"
 
 layout(set = 0, binding = BINDING_Q, std430) readonly buffer QWords { uvec4 q_words[]; };
 layout(set = 0, binding = BINDING_K, std430) readonly buffer KWords { uvec4 k_words[]; };
@@ -55,7 +60,7 @@ const uint HELD_BLOCKS = HELD / MAT_K;
 const uint REST_WORDS = (HEAD - HELD) / 8; // of a row of queries, in shared memory
 const uint REST_PITCH = REST_WORDS + 1;
 const uint VALUE_PITCH = VALUE_WORDS + 1;
-#if REDUCTIONS
+#if IN_PLACE
 const uint SCORE_COLUMNS = TILE_KEYS < 32 ? TILE_KEYS : 32; // that pass through shared memory at once
 #else
 const uint SCORE_COLUMNS = TILE_KEYS;
@@ -75,7 +80,7 @@ const uint SCORES_SIZE = TILE_ROWS * SCORE_PITCH;
 const uint BIAS_PITCH = TILE_KEYS / 8 + 1;
 const uint BIAS_SIZE = HAS_RELATIVE != 0 ? TILE_ROWS * BIAS_PITCH : 0;
 const uint REST_SIZE = REST_WORDS != 0 ? TILE_ROWS * REST_PITCH : 0;
-#if REDUCTIONS
+#if IN_PLACE
 const uint SCORES_AT = 0;
 const uint WORK_SIZE = SETS * TILES_SIZE > SCORES_SIZE ? SETS * TILES_SIZE : SCORES_SIZE;
 #else
@@ -90,7 +95,9 @@ const uint PASSING = (WORK_SIZE / TILE_ROWS - 1) / (MAT_K / 8);
 const uint PASSING_BLOCKS = PASSING < HELD_BLOCKS ? PASSING : HELD_BLOCKS;
 const uint PASSING_PITCH = PASSING_BLOCKS * MAT_K / 8 + 1;
 shared uvec4 memory[MEMORY];
-#if !REDUCTIONS
+#if IN_PLACE
+const uint ANSWER_AT = HEAD_WORDS; // the word that pads a tile's first row
+#else
 shared float row_numbers[TILE_ROWS];
 #endif
 
@@ -121,17 +128,26 @@ uint bias_places[BIAS_STAGED]; // where their rows start, in elements
 #define RIGHT coopmat<float16_t, gl_ScopeSubgroup, MAT_K, MAT_N, gl_MatrixUseB>
 
 const float HEADROOM = 8.0; // of a score above its row's peak
-#if REDUCTIONS
+#if IN_PLACE
 #define HALVES coopmat<float16_t, gl_ScopeSubgroup, MAT_M, MAT_N, gl_MatrixUseAccumulator>
 const float MOST_WEIGHT = 65504.0;
 const float MASKED = 4096.0;    // below 0, in powers of 2: no peak to keep, but one that a mask made
-const float NO_PEAK = 1.25e-38; // as a start: no number that matters
-SCORES starts[BLOCKS_M];
+const float NO_PEAK = 1.25e-38; // as a start: a number that no score gives
+// Whether a row may see nothing to take a peak from in the first tile, but something later.
+const bool LATE_PEAKS = MASK_BOUNDS != MASK_BOUNDS_NONE || MASK_BOOLEAN != 0 || HAS_RELATIVE != 0 || WINDOWED != 0;
+#if FRAGMENTS
+// Numbers of the rows of a matrix that an invocation has elements of, and which of them is that of an element's row.
+#define ROW_NUMBERS vec2
+#define ROW_OF(e) ((e) / FRAGMENT_LINE)
+#else
+#define ROW_NUMBERS SCORES
+#define ROW_OF(e) (e)
+#endif
+ROW_NUMBERS starts[BLOCKS_M];
+ROW_NUMBERS totals[BLOCKS_M];
 SCORES scores[BLOCKS_M][TOGETHER];
-SCORES totals[BLOCKS_M];
-bool peaks_missing = true;
-float unit;             // of products, in powers of 2
-float products_in_unit; // the reciprocal
+bool peaks_missing;
+float unit; // of products, in powers of 2
 #endif
 LEFT queries[BLOCKS_M][BLOCKS_K];
 LEFT weights[BLOCKS_M][BLOCKS_W];
@@ -147,7 +163,7 @@ uint seen_by_all; // the end of those that all of them do
 uint seen_from;   // and the first
 bool has_rows;    // the subgroup
 uint scores_at;   // where its scores start in shared memory
-#if !REDUCTIONS
+#if !IN_PLACE
 uint own_row; // whose weights this invocation makes, with its neighbours,
 uint sharer;  // of which it is this one
 float peak;
@@ -294,12 +310,11 @@ void share_bias() {
     }
 }
 
-// Without a branch, as it is asked of each element.
-bool is_seen(uint row, uint j) {
-    const uint s = row / GROUP;
-    const uint seen = row < sequence.queries * GROUP ? keys_seen(sequence, s) : 0;
+// The keys that a row sees: the first, and how many. A row behind the end is the last one once more, and is not written.
+uvec2 seen_keys(uint row) {
+    const uint s = min(row / GROUP, sequence.queries - 1);
     const uint from = first_seen(sequence, s);
-    return WINDOWED == 0 ? j < seen : j - from < max(seen, from) - from;
+    return uvec2(from, max(keys_seen(sequence, s), from) - from);
 }
 
 // Asks for what is on its way as the first tile begins.
@@ -315,18 +330,16 @@ void fetch_tile(uint first_key) {
     fetch_values(first_key);
 }
 
-// The score of a row and a key in powers of 2, but for the bias.
+// The score of a row and a key in powers of 2, but for the bias. Places behind an end are clamped: none of them counts.
 float finished_score(uint row, uint j, float product) {
-    const uint s = row / GROUP;
-    return is_seen(row, j) ? LOG2_E * (scaled(product) + filtered(sequence, s, head_of(row), j)) : -INFINITY;
+    const uint s = min(row / GROUP, sequence.queries - 1);
+    return LOG2_E * (scaled(product) + filtered(sequence, s, head_of(row), min(j, sequence.keys - 1)));
 }
 
-#if REDUCTIONS
-float higher_of(const in float a, const in float b) { return max(a, b); }
-float sum_of(const in float a, const in float b) { return a + b; }
+#if IN_PLACE
 float start_of_sink(const in uint row, const in uint column, const in float unused, const in uint first_row) {
     const float peak = first_peak(head_of(first_row + row));
-    return is_infinite(peak) && peak < 0.0 ? NO_PEAK : -LOG2_E * peak * products_in_unit;
+    return is_infinite(peak) && peak < 0.0 ? NO_PEAK : -LOG2_E * peak;
 }
 float weight_of_sink(const in uint row, const in uint column, const in float unused, const in uint first_row) {
     const float peak = first_peak(head_of(first_row + row));
@@ -338,14 +351,48 @@ float finished_element(const in uint row, const in uint column, const in float p
 }
 float seen_element(const in uint row, const in uint column, const in float score, const in uint first_row,
                    const in uint first_key) {
-    return is_seen(first_row + row, first_key + column) ? score : -INFINITY;
+    const uvec2 seen = seen_keys(first_row + row);
+    return mix(-INFINITY, score, first_key + column - seen.x < seen.y);
 }
+
+// Of numbers that the invocations of a row have of it: the highest, and the sum.
+#if FRAGMENTS
+vec2 row_highest(vec2 numbers) {
+    numbers = max(numbers, subgroupShuffleXor(numbers, 1));
+    return max(numbers, subgroupShuffleXor(numbers, 2));
+}
+vec2 row_sum(vec2 numbers) {
+    numbers += subgroupShuffleXor(numbers, 1);
+    return numbers + subgroupShuffleXor(numbers, 2);
+}
+#else
+float higher_of(const in float a, const in float b) { return max(a, b); }
+float sum_of(const in float a, const in float b) { return a + b; }
+SCORES row_highest(SCORES numbers) {
+    SCORES found;
+    coopMatReduceNV(found, numbers, gl_CooperativeMatrixReduceRowNV, higher_of);
+    return found;
+}
+SCORES row_sum(SCORES numbers) {
+    SCORES found;
+    coopMatReduceNV(found, numbers, gl_CooperativeMatrixReduceRowNV, sum_of);
+    return found;
+}
+#endif
+
+// Whether a condition holds for any invocation of the workgroup. A barrier is needed before the next question.
+bool in_workgroup(bool condition) {
+    if (gl_LocalInvocationIndex == 0) memory[ANSWER_AT].x = 0;
+    barrier();
+    if (condition) memory[ANSWER_AT].x = 1;
+    barrier();
+    return in_subgroup(memory[ANSWER_AT].x != 0);
+}
+
 // Makes TOGETHER columns of matrices of scores, less the peaks, in powers of 2.
 void make_scores(uint first_key, uint first_block, bool inside) {
     [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m)
-        [[unroll]] for (uint n = 0; n < TOGETHER; ++n)
-            if (PLAIN != 0) scores[m][n] = starts[m];
-            else scores[m][n] = SCORES(0.0);
+        [[unroll]] for (uint n = 0; n < TOGETHER; ++n) scores[m][n] = SCORES(0.0);
     [[unroll]] for (uint i = 0; i < BLOCKS_K; ++i) {
         if (i >= HELD_BLOCKS)
             [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m)
@@ -365,10 +412,10 @@ void make_scores(uint first_key, uint first_block, bool inside) {
             const uint block_key = first_key + (first_block + n) * MAT_N;
             if (PLAIN == 0) {
                 coopMatPerElementNV(scores[m][n], scores[m][n], finished_element, block_row, block_key);
-                [[unroll]] for (uint e = 0; e < scores[m][n].length(); ++e)
-                    scores[m][n][e] = fma(starts[m][e], unit, scores[m][n][e]);
+                [[unroll]] for (uint e = 0; e < scores[m][n].length(); ++e) scores[m][n][e] += starts[m][ROW_OF(e)];
             } else {
-                [[unroll]] for (uint e = 0; e < scores[m][n].length(); ++e) scores[m][n][e] *= unit;
+                [[unroll]] for (uint e = 0; e < scores[m][n].length(); ++e)
+                    scores[m][n][e] = fma(scores[m][n][e], unit, starts[m][ROW_OF(e)]);
             }
             if (HAS_RELATIVE != 0) {
                 HALVES halves;
@@ -379,40 +426,36 @@ void make_scores(uint first_key, uint first_block, bool inside) {
                 [[unroll]] for (uint e = 0; e < biases.length(); ++e)
                     scores[m][n][e] = fma(LOG2_E, biases[e], scores[m][n][e]);
             }
-            if ((PLAIN != 0 || HAS_RELATIVE != 0) && !inside)
+            if (!inside)
                 coopMatPerElementNV(scores[m][n], scores[m][n], seen_element, block_row, block_key);
         }
 }
 
-// Brings the peaks to the highest scores of a tile where these are higher, and sums and totals with them.
+// Brings the peaks to the highest scores of a tile where these are higher. No value has been added yet.
 void raise_peaks(uint first_key, bool inside) {
-    SCORES highest[BLOCKS_M];
-    [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m) highest[m] = SCORES(-INFINITY);
+    ROW_NUMBERS highest[BLOCKS_M];
+    [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m) highest[m] = ROW_NUMBERS(-INFINITY);
     [[unroll]] for (uint first = 0; first < BLOCKS_N; first += TOGETHER) {
         make_scores(first_key, first, inside);
         [[unroll]] for (uint n = 0; n < TOGETHER; ++n)
             [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m)
-                [[unroll]] for (uint e = 0; e < highest[m].length(); ++e) highest[m][e] = max(highest[m][e], scores[m][n][e]);
+                [[unroll]] for (uint e = 0; e < scores[m][n].length(); ++e)
+                    highest[m][ROW_OF(e)] = max(highest[m][ROW_OF(e)], scores[m][n][e]);
     }
-    bool none_left = false;
+    peaks_missing = false;
     [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m) {
-        SCORES all_highest;
-        coopMatReduceNV(all_highest, highest[m], gl_CooperativeMatrixReduceRowNV, higher_of);
-        [[unroll]] for (uint e = 0; e < all_highest.length(); ++e) {
-            const float before = starts[m][e];
+        highest[m] = row_highest(highest[m]);
+        [[unroll]] for (uint i = 0; i < highest[m].length(); ++i) {
+            const float before = starts[m][i];
             const bool none = before == NO_PEAK;
-            const bool seen = all_highest[e] > -INFINITY;
-            const float difference = all_highest[e] * products_in_unit;
-            float after = none ? -difference : min(before - difference, before);
+            const bool seen = highest[m][i] > -INFINITY;
+            float after = none ? -highest[m][i] : min(before - highest[m][i], before);
             if (!seen) after = before;
-            const float factor = none || !seen ? 1.0 : exp2((after - before) * unit);
-            none_left = none_left || (none && !seen) || after * unit > MASKED;
-            starts[m][e] = after;
-            totals[m][e] *= factor;
-            [[unroll]] for (uint n = 0; n < BLOCKS_V; ++n) sums[m][n][e] *= factor;
+            totals[m][i] *= none || !seen ? 1.0 : exp2(after - before);
+            peaks_missing = peaks_missing || none && !seen || after > MASKED;
+            starts[m][i] = after;
         }
     }
-    peaks_missing = in_subgroup(none_left);
 }
 
 // Makes the weights of a tile, which may be too large for float16.
@@ -424,7 +467,7 @@ void weigh(uint first_key, bool inside) {
                 [[unroll]] for (uint e = 0; e < scores[m][n].length(); ++e) {
                     const float weight = exp2(scores[m][n][e]);
                     scores[m][n][e] = weight;
-                    totals[m][e] += weight;
+                    totals[m][ROW_OF(e)] += weight;
                 }
                 weights[m][first + n] = LEFT(scores[m][n]);
             }
@@ -433,15 +476,69 @@ void weigh(uint first_key, bool inside) {
 
 #endif
 
-// Walks the keys, and adds their values to the sums of the rows.
-void add_values() {
-    [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m)
-        [[unroll]] for (uint n = 0; n < BLOCKS_V; ++n) sums[m][n] = SCORES(0.0);
+// Brings the first tile to shared memory, and asks for the second where that is early.
+void share_first() {
     if (start_key < end_key) {
         share_keys();
         if (SETS == 2) share_values();
     }
     if (SETS == 2) fetch_tile(start_key + TILE_KEYS);
+}
+
+#if IN_PLACE
+// Starts and totals without a key.
+void begin_peaks(bool first_part) {
+    [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m) {
+        starts[m] = ROW_NUMBERS(NO_PEAK);
+        totals[m] = ROW_NUMBERS(0.0);
+        if (HAS_SINKS != 0 && first_part) {
+            SCORES sinks = SCORES(0.0);
+            coopMatPerElementNV(sinks, sinks, start_of_sink, own_first + m * MAT_M);
+            [[unroll]] for (uint e = 0; e < sinks.length(); ++e) starts[m][ROW_OF(e)] = sinks[e];
+            coopMatPerElementNV(sinks, sinks, weight_of_sink, own_first + m * MAT_M);
+            [[unroll]] for (uint e = 0; e < sinks.length(); ++e) totals[m][ROW_OF(e)] += sinks[e];
+        }
+    }
+}
+
+// Raises the peaks to the highest scores of the first tile, and of those behind it while a row may lack one, or of all of them.
+// Shared memory has the first tile, before and after.
+void find_peaks(bool of_all) {
+    uint first_key = start_key;
+    [[dont_unroll]] while (true) {
+        if (HAS_RELATIVE != 0) {
+            fetch_bias(first_key);
+            share_bias();
+        }
+        barrier();
+        if (has_rows) raise_peaks(first_key, first_key + TILE_KEYS <= seen_by_all && first_key >= seen_from);
+        first_key += TILE_KEYS;
+        if (!of_all && !(LATE_PEAKS && in_workgroup(has_rows && peaks_missing)) || first_key >= end_key) break;
+        barrier();
+        fetch_keys(first_key);
+        share_keys();
+    }
+    if (first_key > start_key + TILE_KEYS) {
+        barrier();
+        fetch_first();
+        share_first();
+    }
+}
+
+// Whether a weight of the invocation's may have been infinite, or a row had a key but no peak.
+bool are_weights_wrong() {
+    bool wrong = false;
+    [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m)
+        [[unroll]] for (uint i = 0; i < totals[m].length(); ++i)
+            wrong = wrong || totals[m][i] > (starts[m][i] == NO_PEAK ? 0.0 : MOST_WEIGHT);
+    return wrong;
+}
+#endif
+
+// Walks the keys, and adds their values to the sums of the rows. Shared memory has the first tile.
+void add_values() {
+    [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m)
+        [[unroll]] for (uint n = 0; n < BLOCKS_V; ++n) sums[m][n] = SCORES(0.0);
     [[dont_unroll]] for (uint first_key = start_key; first_key < end_key; first_key += TILE_KEYS) {
         const bool inside = first_key + TILE_KEYS <= seen_by_all && first_key >= seen_from;
         const uint next_key = first_key + TILE_KEYS;
@@ -458,13 +555,12 @@ void add_values() {
             set_at = TILES_SIZE - set_at;
             fetch_tile(next_key + TILE_KEYS);
         }
-#if REDUCTIONS
+#if IN_PLACE
         if (has_rows) {
             if (HAS_RELATIVE != 0) {
                 share_bias();
                 subgroup_barrier();
             }
-            if (peaks_missing) raise_peaks(first_key, inside);
             // Two copies: without the test in each block of scores the first is faster.
             if (inside) weigh(first_key, true);
             else weigh(first_key, false);
@@ -472,7 +568,7 @@ void add_values() {
 #else
         const uint first_row = own_first - own_rows;
         const float scale = p.scale * LOG2_E;
-        const bool plain = PLAIN != 0 && inside;
+        const uvec2 seen = seen_keys(first_row + own_row);
         bool raised = false;
         if (has_rows) {
             SCORES scores[BLOCKS_M][BLOCKS_N];
@@ -504,12 +600,13 @@ void add_values() {
                 [[unroll]] for (uint e = 0; e < 8; ++e) {
                     const uint word = memory[SCORES_AT + own_row * SCORE_PITCH + 2 * unit + e / 4][e % 4];
                     const float product = uintBitsToFloat(word);
-                    finished[u][e] =
-                        plain ? scale * product : finished_score(first_row + own_row, first_key + 8 * unit + e, product);
-                    if (HAS_RELATIVE != 0 && (plain || finished[u][e] > -INFINITY)) {
+                    const uint j = first_key + 8 * unit + e;
+                    finished[u][e] = PLAIN != 0 ? scale * product : finished_score(first_row + own_row, j, product);
+                    if (HAS_RELATIVE != 0) {
                         const uint pair = memory[BIAS_AT + own_row * BIAS_PITCH + unit][e / 2];
                         finished[u][e] = fma(LOG2_E, unpackHalf2x16(pair)[e % 2], finished[u][e]);
                     }
+                    if (!inside && j - seen.x >= seen.y) finished[u][e] = -INFINITY;
                     highest = max(highest, finished[u][e]);
                 }
             }
@@ -541,7 +638,7 @@ void add_values() {
             share_keys();
         }
         if (has_rows) {
-#if !REDUCTIONS
+#if !IN_PLACE
             if (raised) {
                 [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m) {
                     SCORES factors;
@@ -568,51 +665,6 @@ void add_values() {
     }
 }
 
-#if REDUCTIONS
-// Starts and totals without a key.
-void begin_peaks(bool first_part) {
-    peaks_missing = true;
-    [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m) {
-        starts[m] = SCORES(NO_PEAK);
-        totals[m] = SCORES(0.0);
-        if (HAS_SINKS != 0 && first_part) {
-            const uint block_row = own_first + m * MAT_M;
-            coopMatPerElementNV(starts[m], starts[m], start_of_sink, block_row);
-            coopMatPerElementNV(totals[m], totals[m], weight_of_sink, block_row);
-        }
-    }
-}
-
-// Raises the peaks to the highest of all scores. Shared memory is free, before and after.
-void find_peaks() {
-    [[dont_unroll]] for (uint first_key = start_key; first_key < end_key; first_key += TILE_KEYS) {
-        fetch_keys(first_key);
-        if (HAS_RELATIVE != 0) fetch_bias(first_key);
-        share_keys();
-        if (HAS_RELATIVE != 0) share_bias();
-        barrier();
-        if (has_rows) raise_peaks(first_key, false);
-        barrier();
-    }
-    if (start_key < end_key) fetch_first();
-}
-
-// Whether a weight of any row of the workgroup's may have been infinite. Leaves shared memory free.
-bool is_too_large() {
-    bool own = false;
-    [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m)
-        [[unroll]] for (uint e = 0; e < totals[m].length(); ++e) own = own || totals[m][e] > MOST_WEIGHT;
-    barrier();
-    if (gl_LocalInvocationIndex == 0) memory[0].x = 0;
-    barrier();
-    if (own) memory[0].x = 1;
-    barrier();
-    const bool any = in_subgroup(memory[0].x != 0);
-    barrier();
-    return any;
-}
-#endif
-
 void main() {
     const uvec2 own = own_tile();
     const uint entry = own.y / p.key_heads;
@@ -630,7 +682,7 @@ void main() {
     const bool first_part = SPLIT == 0 || gl_WorkGroupID.z == 0;
     seen_by_all = keys_seen(sequence, first_row / GROUP);
     seen_from = first_seen(sequence, last_row / GROUP);
-#if REDUCTIONS
+#if IN_PLACE
     // Known to be the subgroup's, as with in_subgroup. Without lengths, which are in memory, the compiler knows that itself,
     // and heads of 80 take 125 us instead of 224 (H100, 16 heads of 2048 rows).
     if (LENGTHS != LENGTHS_NONE) {
@@ -644,38 +696,41 @@ void main() {
     own_first = first_row + own_rows;
     // Without rows a subgroup only helps to stage, where such are many: the branch costs 8 % of whole tiles. Where there are
     // barriers of a subgroup in between it goes through all the same, because lavapipe has them wait for the whole workgroup.
-    has_rows = REDUCTIONS == 0 || SPLIT == 0 || in_subgroup(own_first < rows);
+    has_rows = IN_PLACE == 0 || SPLIT == 0 || in_subgroup(own_first < rows);
     scores_at = SCORES_AT + own_rows * SCORE_PITCH;
 
     place_tiles();
     if (HAS_RELATIVE != 0) place_bias(rows);
     if (start_key < end_key) fetch_first();
     take_queries(first_row, rows);
-#if REDUCTIONS
-    unit = PLAIN != 0 ? p.scale * LOG2_E : 1.0;
-    products_in_unit = 1.0 / unit;
-    bool sees_all = false;
+#if IN_PLACE
+    unit = p.scale * LOG2_E;
+    bool of_all = false;
     [[dont_unroll]] while (true) {
+        share_first();
         begin_peaks(first_part);
-        if (sees_all) find_peaks();
+        if (start_key < end_key) find_peaks(of_all);
         add_values();
-        if (sees_all || !is_too_large()) break;
-        sees_all = true;
+        if (of_all || !in_workgroup(are_weights_wrong())) break;
+        of_all = true;
+        if (start_key < end_key) fetch_first();
     }
 #else
     sharer = gl_SubgroupInvocationID % SHARERS;
     own_row = own_rows + gl_SubgroupInvocationID / SHARERS;
     peak = first_part ? LOG2_E * first_peak(head_of(first_row + own_row)) : -INFINITY;
     total = first_part && sharer == 0 ? first_weights() : 0.0;
+    share_first();
     add_values();
 #endif
 
     SCORES shares[BLOCKS_M];
-#if REDUCTIONS
+#if IN_PLACE
     [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m) {
-        coopMatReduceNV(shares[m], totals[m], gl_CooperativeMatrixReduceRowNV, sum_of);
+        totals[m] = row_sum(totals[m]);
         if (SPLIT == 0)
-            [[unroll]] for (uint e = 0; e < shares[m].length(); ++e) shares[m][e] = share(1.0, shares[m][e]);
+            [[unroll]] for (uint i = 0; i < totals[m].length(); ++i) totals[m][i] = share(1.0, totals[m][i]);
+        [[unroll]] for (uint e = 0; e < shares[m].length(); ++e) shares[m][e] = totals[m][ROW_OF(e)];
     }
     barrier(); // the tiles' place is used anew
 #else
@@ -690,15 +745,18 @@ void main() {
     const uint part_rows = (gl_WorkGroupID.z * gl_NumWorkGroups.y + own.y) * p.queries * GROUP;
     if (SPLIT != 0) {
         const uint summaries = BYTE_OFFSET_PARTIALS / 4 + p.summaries;
-#if REDUCTIONS
+#if IN_PLACE
         const uint line = gl_SubgroupInvocationID;
         const bool summarizes = line < SUB_ROWS && own_first + line < rows;
         // One after the other through the same place, because a row of it may be no wider than one matrix.
         [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m) {
             // Where no key was seen there is no peak, either.
-            [[unroll]] for (uint e = 0; e < starts[m].length(); ++e)
-                starts[m][e] = starts[m][e] == NO_PEAK ? -INFINITY : -starts[m][e] * unit;
-            coopMatStore(starts[m], memory, scores_at + m * MAT_M * SCORE_PITCH, SCORE_PITCH, gl_CooperativeMatrixLayoutRowMajor);
+            SCORES peaks;
+            [[unroll]] for (uint e = 0; e < peaks.length(); ++e) {
+                const float start = starts[m][ROW_OF(e)];
+                peaks[e] = start == NO_PEAK ? -INFINITY : -start;
+            }
+            coopMatStore(peaks, memory, scores_at + m * MAT_M * SCORE_PITCH, SCORE_PITCH, gl_CooperativeMatrixLayoutRowMajor);
         }
         subgroup_barrier();
         const float peak = summarizes ? uintBitsToFloat(memory[scores_at + line * SCORE_PITCH].x) : 0.0;

@@ -479,7 +479,7 @@ def exactly(q: Array, k: Array, v: Array, scale: float, added: Array | None = No
     return quotient
 
 
-OF_MATRICES = ("reductions", "reductions split", "cooperative", "cooperative split")
+OF_MATRICES = tuple(name for way in ATTENTION_SHAPES for name in (way, f"{way} split"))
 
 
 @pytest.mark.parametrize("rule", [*OF_MATRICES, "blocks", "tiles", "split"])
@@ -563,14 +563,14 @@ def test_every_shape_of_matrices(
     device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch, rule: str, added: bool, size: int
 ) -> None:
     """Each shape that the device has room for, chosen or not, and the same bits each time."""
-    reductions = rule.startswith("reductions")
     q, k, v = random(2, 75, size), random(2, 300, size, seed=1), random(2, 300, size, seed=2)
     relative = random(2, 75, 300, seed=3) if added else None
     expected = exactly(q, k, v, size**-0.5, relative)
     run = 0
-    for shape in ATTENTION_SHAPES[reductions]:
+    way = rule.split()[0]
+    for shape in ATTENTION_SHAPES[way]:
         with monkeypatch.context() as patch:
-            patch.setitem(ATTENTION_SHAPES, reductions, (shape,))
+            patch.setitem(ATTENTION_SHAPES, way, (shape,))
             try:
                 operator = OfWords(device, rule, q, k, v, size**-0.5, relative)
             except pytest.skip.Exception:
@@ -640,8 +640,9 @@ def test_every_shape_of_blocks(
     "ends", [None, (1.0, 0.0, 400.0), (1000.0, 700.0, 1000.0), (-1000.0, 700.0, 1000.0), (-1000.0, 1000.0, 700.0)], ids=str
 )
 @pytest.mark.parametrize("sizes", [(64, 64), (96, 96), (128, 128), (32, 64), (128, 96)])
-def test_workgroups_multiply_as_a_whole(
-    device: dmlvk.Device, ends: tuple[float, float, float] | None, sizes: tuple[int, int]
+@pytest.mark.parametrize("rule", OF_MATRICES)
+def test_peaks_far_from_the_first_tiles(
+    device: dmlvk.Device, rule: str, ends: tuple[float, float, float] | None, sizes: tuple[int, int]
 ) -> None:
     """Rows and keys that are no whole tiles, with peaks behind the first tile whose weights no float16 holds, or so high or
     low that one number of float16 does not say them, and the same bits each time."""
@@ -649,13 +650,13 @@ def test_workgroups_multiply_as_a_whole(
     v = random(3, 203, sizes[1], seed=2)
     if ends is not None:
         q[:, :, 0], k[:, :, 0] = ends[0], np.linspace(*ends[1:], 203)
-    found, expected = of_words(device, "workgroup", q, k, v, sizes[0] ** -0.5)
+    found, expected = of_words(device, rule, q, k, v, sizes[0] ** -0.5)
     np.testing.assert_allclose(found, expected, rtol=0, atol=2e-3 * np.abs(expected).max())
     for _ in range(3):
-        np.testing.assert_array_equal(of_words(device, "workgroup", q, k, v, sizes[0] ** -0.5)[0], found)
+        np.testing.assert_array_equal(of_words(device, rule, q, k, v, sizes[0] ** -0.5)[0], found)
 
 
-@pytest.mark.parametrize("rule", [*OF_MATRICES, "workgroup", "blocks", "tiles", "split"])
+@pytest.mark.parametrize("rule", [*OF_MATRICES, "blocks", "tiles", "split"])
 @pytest.mark.parametrize("added", [False, True])
 @pytest.mark.parametrize("size", [64, pytest.param(128, marks=pytest.mark.full)])
 def test_the_same_bits_where_all_processors_are_busy(
@@ -666,12 +667,12 @@ def test_the_same_bits_where_all_processors_are_busy(
     heads, runs = (2, 2) if device.capabilities.is_cpu else (2 * device.capabilities.model.processors, 30)
     q, k, v = random(heads, 256, size), random(heads, 320, size, seed=1), random(heads, 320, size, seed=2)
     relative = random(heads, 256, 320, seed=3) if added else None
-    shapes = ATTENTION_SHAPES[rule.startswith("reductions")] if rule in OF_MATRICES else (None,)
+    shapes = ATTENTION_SHAPES[rule.split()[0]] if rule in OF_MATRICES else (None,)
     run = 0
     for shape in shapes:
         with monkeypatch.context() as patch:
             if shape is not None:
-                patch.setitem(ATTENTION_SHAPES, rule.startswith("reductions"), (shape,))
+                patch.setitem(ATTENTION_SHAPES, rule.split()[0], (shape,))
             try:
                 operator = OfWords(device, rule, q, k, v, size**-0.5, relative)
             except pytest.skip.Exception:

@@ -33,11 +33,13 @@ def test_what_is_chosen_is_the_table(part: str) -> None:
     assert found == expected, "python tests/choices.py writes the table again:\n" + "\n".join(changed[:40])
 
 
-OF_PROMPTS = ("workgroup", "reductions", "cooperative", "tiles")
+OF_PROMPTS = ("fragments", "cooperative", "tiles")
 """Rules of attention that the benchmark's causal prompts choose."""
 NEVER_CHOSEN = {
     # What any device can run, for others to be compared with, or where a limit leaves nothing else.
     *(("Convolution", "naive"), ("Gemm", "naive"), ("MultiheadAttention1", "naive"), ("Rnn", "naive")),
+    # Of the four those that reduce matrices know where elements lie, too.
+    *(("MultiheadAttention1", "reductions"), ("MultiheadAttention1", "reductions split")),
     ("MultiheadAttention1", "cooperative split"),  # of half as many heads as the benchmark has: the ladders have it
     ("Rnn", "block"),  # more steps than the host prepares launches for: tests of long sequences have it
     # Sizes and layouts that neither the benchmark nor the quick cases have; the other cases run them.

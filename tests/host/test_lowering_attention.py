@@ -11,7 +11,7 @@ import pytest
 import dmlvk
 from dmlvk import MultiheadAttentionMaskType as MaskType
 from dmlvk import TensorDataType, TensorDesc
-from dmlvk.devices.capabilities import SUBGROUPS, Capabilities, CooperativeMatrix, WorkgroupMatrix
+from dmlvk.devices.capabilities import SUBGROUPS, Capabilities, CooperativeMatrix
 from dmlvk.devices.model import GENERIC_GPU
 from dmlvk.kernels.attention.matrix_tiles import ATTENTION_SHAPES, CooperativeShape
 from dmlvk.kernels.common.plan import Dispatch, Source
@@ -52,16 +52,12 @@ DEVICES = {
     "subgroups of 32": cooperative(32, 16, 49152),
     "subgroups of 64": cooperative(64, 16, 65536),
     "reductions": cooperative(32, 16, 49152, "matrix_reductions"),
-    "whole workgroups": dataclasses.replace(
-        cooperative(32, 16, 49152, "matrix_reductions", "cooperative_matrix2"),
-        workgroup_matrices=(
-            WorkgroupMatrix(64, 16, 16, 16, "float16", "float32"),
-            WorkgroupMatrix(128, 32, 16, 16, "float16", "float16"),
-            WorkgroupMatrix(128, 32, 16, 16, "float16", "float32"),
-            WorkgroupMatrix(256, 32, 32, 16, "float16", "float32"),
-        ),
+    "fragments": dataclasses.replace(
+        cooperative(32, 16, 49152, "matrix_reductions"),
+        matrix_fragments=True,
         model=dataclasses.replace(GENERIC_GPU, processors=40),
     ),
+    "fragments, but no more": dataclasses.replace(cooperative(32, 16, 49152), matrix_fragments=True),
 }
 MANY: dict[str, Any] = {"heads": (64, 16), "queries": 2048, "keys": 2048}
 WIDE = MANY | {"size": 128}
@@ -121,30 +117,19 @@ def chosen(desc: dmlvk.MultiheadAttention1, caps: Capabilities) -> str:
         ("subgroups of 64", {"queries": 1, "keys": 4096}, "cooperative split"),
         ("plain", {"queries": 1, "keys": 4096, "data_type": FLOAT32}, "split"),
         ("reductions", {"bias_tensor": TensorDesc(FLOAT16, (3 * 512,))}, "tiles"),
-        ("whole workgroups", WIDE, "workgroup"),
-        ("whole workgroups", WIDE | {"size": 112}, "workgroup"),
-        ("whole workgroups", WIDE | {"size": 96}, "workgroup"),
-        ("whole workgroups", WIDE | {"size": 80}, "reductions"),
-        ("whole workgroups", WIDE | {"size": 144}, "reductions"),
-        ("whole workgroups", WIDE | {"size": 256}, "reductions"),
-        ("whole workgroups", MANY | {"size": 272}, "products"),
-        ("whole workgroups", WIDE | {"heads": (8, 8)}, "workgroup"),
-        ("whole workgroups", WIDE | {"heads": (7, 7)}, "reductions"),
-        ("whole workgroups", WIDE | {"queries": 256}, "workgroup"),
-        ("whole workgroups", WIDE | {"queries": 127}, "reductions"),
-        ("whole workgroups", WIDE | {"queries": 228}, "workgroup"),
-        ("whole workgroups", WIDE | {"queries": 227}, "reductions"),
-        ("whole workgroups", WIDE | {"keys": 128}, "workgroup"),
-        ("whole workgroups", WIDE | {"keys": 127}, "reductions"),
-        ("whole workgroups", MANY, "reductions"),
-        ("whole workgroups", MANY | {"heads": (1, 1), "queries": 256}, "reductions split"),
-        ("whole workgroups", WIDE | {"relative": True}, "reductions"),
-        ("whole workgroups", WIDE | {"scale": 1e-20}, "reductions"),
-        ("whole workgroups", MANY | {"data_type": FLOAT32}, "blocks"),
-        ("whole workgroups", MANY | {"data_type": FLOAT32, "size": 128}, "blocks"),
-        ("whole workgroups", MANY | {"data_type": FLOAT32, "size": 136}, "products"),
-        ("whole workgroups", MANY | {"data_type": FLOAT32, "size": 136, "queries": 63}, "tiles"),
-        ("whole workgroups", MANY | {"size": 272, "relative": True}, "tiles"),
+        ("fragments", MANY, "fragments"),
+        ("fragments", WIDE, "fragments"),
+        ("fragments", WIDE | {"size": 256}, "fragments"),
+        ("fragments", MANY | {"size": 272}, "products"),
+        ("fragments", MANY | {"heads": (1, 1), "queries": 256}, "fragments split"),
+        ("fragments", WIDE | {"relative": True}, "fragments"),
+        ("fragments", WIDE | {"scale": 1e-20}, "fragments"),
+        ("fragments, but no more", {}, "cooperative"),
+        ("fragments", MANY | {"data_type": FLOAT32}, "blocks"),
+        ("fragments", MANY | {"data_type": FLOAT32, "size": 128}, "blocks"),
+        ("fragments", MANY | {"data_type": FLOAT32, "size": 136}, "products"),
+        ("fragments", MANY | {"data_type": FLOAT32, "size": 136, "queries": 63}, "tiles"),
+        ("fragments", MANY | {"size": 272, "relative": True}, "tiles"),
         ("plain", MANY | {"size": 272}, "tiles"),
         ("plain", MANY | {"data_type": FLOAT32, "size": 136}, "products"),
         ("reductions", MANY, "reductions"),
@@ -154,17 +139,9 @@ def test_the_rule(device: str, fields: dict[str, Any], rule: str) -> None:
     assert chosen(attention(**fields), {**DEVICES, **WITHOUT_TILES}[device]) == rule
 
 
-@pytest.mark.parametrize(
-    ("rows", "size", "rule"),
-    [
-        (256, 64, "workgroup"),
-        (128, 64, "reductions"),
-        (256, 256, "reductions"),
-    ],
-)
-def test_rows_that_see_no_later_key_take_whole_workgroups_too(rows: int, size: int, rule: str) -> None:
-    desc = choices.cached_attention(8192, size, FLOAT16, rows, groups=8)
-    assert choices.rule_of(desc, DEVICES["whole workgroups"]) == rule
+def test_rows_that_see_no_later_key_take_matrices_too() -> None:
+    desc = choices.cached_attention(8192, 64, FLOAT16, 256, groups=8)
+    assert choices.rule_of(desc, DEVICES["fragments"]) == "fragments"
 
 
 def test_where_the_only_entry_would_be_followed_says_nothing() -> None:
@@ -213,13 +190,13 @@ def shared_memory_bytes(kernel: str, constants: dict[str, int]) -> int:
         rows, keys = constants["TILE_ROWS"] // 4 + 1, constants["TILE_KEYS"] // 4 + 1
         stage = constants["DEPTH"] * max(rows + keys, constants["TILE_COLUMNS"] // 4)
         return 16 * (2 * stage + constants["TILE_KEYS"] * rows)
-    if kernel in ("attention_cooperative", "attention_reductions"):
+    if kernel in ("attention_cooperative", "attention_reductions", "attention_fragments"):
         rows, keys = constants["TILE_ROWS"], constants["TILE_KEYS"]
         tiles = keys * (constants["HEAD"] // 8 + 1 + constants["VALUE"] // 8 + 1)
         bias = rows * (keys // 8 + 1) if constants["HAS_RELATIVE"] else 0
         left = (constants["HEAD"] - constants["HELD"]) // 8
         queries = rows * (left + 1) if left else 0
-        if kernel == "attention_reductions":
+        if kernel != "attention_cooperative":
             return 16 * (max(tiles, rows * (min(keys, 32) // 4 + 1)) + bias + queries)
         return 16 * (tiles + rows * (keys // 4 + 1) + bias + queries) + 4 * rows
     return 0
@@ -321,10 +298,10 @@ def test_blocks_cover_a_tile(least: int, shape: dict[str, int]) -> None:
     assert constants["WHOLE"] == (shape.get("size", 64) in (64, 128))
 
 
-@pytest.mark.parametrize("device", ["subgroups of 8", "subgroups of 32", "subgroups of 64", "reductions"])
+@pytest.mark.parametrize("device", ["subgroups of 8", "subgroups of 32", "subgroups of 64", "reductions", "fragments"])
 def test_matrices_tile_the_workgroup(device: str) -> None:
     caps = DEVICES[device]
-    rules = set(possible_rules(attention(size=80), caps)) & {"cooperative", "reductions"}
+    rules = set(possible_rules(attention(size=80), caps)) & set(ATTENTION_SHAPES)
     assert rules
     for rule in rules:
         (dispatch,) = lower(attention(size=80), caps, force=rule).dispatches
@@ -354,8 +331,10 @@ def test_matrices_tile_the_workgroup(device: str) -> None:
         ("reductions", 48, 64, True, (4, 2, 64)),
         ("reductions", 48, 80, True, (4, 2, 32)),
         ("reductions", 48, 128, True, (8, 1, 64)),
-        ("reductions", 48, 128, False, (4, 1, 32)),
+        ("reductions", 48, 128, False, (4, 1, 64)),
         ("reductions", 24, 128, True, (4, 1, 32)),
+        ("fragments", 48, 160, True, (8, 1, 64)),
+        ("fragments", 48, 160, False, (4, 1, 32)),
         ("subgroups of 32", 48, 64, True, (4, 2, 32)),
         ("subgroups of 8", 48, 128, True, (4, 1, 64)),
         ("subgroups of 8", 48, 128, False, (2, 1, 64)),
@@ -367,7 +346,7 @@ def test_the_shape_of_matrices(device: str, shared: int, size: int, many: bool, 
     """Subgroups, rows of matrices of each, and keys: of 64 heads of 1024 rows, or one of 16."""
     caps = dataclasses.replace(DEVICES[device], shared_memory_bytes=shared << 10)
     desc = attention(heads=(64, 64) if many else (1, 1), queries=1024 if many else 16, size=size)
-    rule = "reductions" if device == "reductions" else "cooperative"
+    rule = device if device in ATTENTION_SHAPES else "cooperative"
     constants = dict(lower(desc, caps, force=rule).dispatches[0].kernel.constants)
     subgroups = constants["LOCAL_SIZE_X"] // caps.subgroup_size
     blocks = constants["SUB_ROWS"] // constants["MAT_M"]
@@ -377,7 +356,7 @@ def test_the_shape_of_matrices(device: str, shared: int, size: int, many: bool, 
 @pytest.mark.parametrize(
     ("heads", "queries", "keys", "size", "shape"),
     [
-        (8, 1500, 1500, 64, (8, 1, 64)),
+        (8, 1500, 1500, 64, (4, 2, 64)),
         (12, 197, 197, 64, (4, 1, 32)),
         (96, 197, 197, 64, (4, 1, 32)),
         (12, 512, 512, 64, (4, 1, 64)),
@@ -385,9 +364,10 @@ def test_the_shape_of_matrices(device: str, shared: int, size: int, many: bool, 
         (192, 49, 49, 32, (4, 1, 32)),
         (384, 64, 64, 32, (4, 1, 32)),
         (16, 1024, 77, 80, (4, 1, 32)),
-        (64, 2048, 2048, 64, (8, 2, 64)),
-        (32, 2048, 2048, 80, (8, 2, 64)),
-        (16, 4096, 4096, 40, (8, 2, 64)),
+        (64, 2048, 2048, 64, (4, 2, 64)),
+        (32, 2048, 2048, 80, (4, 2, 32)),
+        (16, 4096, 4096, 40, (4, 2, 64)),
+        (16, 4096, 77, 40, (4, 1, 32)),
         (32, 2048, 2048, 96, (4, 2, 32)),
         (16, 512, 512, 96, (4, 1, 64)),
         (16, 1024, 1024, 128, (8, 1, 64)),
@@ -400,7 +380,7 @@ def test_the_shape_of_matrices_is_what_an_h200_is_done_with_first(
 ) -> None:
     """Or within 2 % of it."""
     desc = attention(heads=(heads, heads), queries=queries, keys=keys, size=size)
-    (launch,) = lower(desc, choices.DEVICES["h200"], force="reductions").dispatches
+    (launch,) = lower(desc, choices.DEVICES["h200"], force="fragments").dispatches
     assert isinstance(launch, Dispatch)
     constants = dict(launch.kernel.constants)
     found = (constants["LOCAL_SIZE_X"] // 32, constants["SUB_ROWS"] // 16, constants["TILE_KEYS"])
@@ -413,7 +393,7 @@ def test_the_shape_of_matrices_is_what_an_h200_is_done_with_first(
         ((32, 32), 16, 2048, 128, 8),
         ((12, 12), 128, 2048, 64, 4),
         ((8, 8), 256, 1024, 128, 4),
-        ((16, 16), 512, 4096, 64, 1),
+        ((16, 16), 512, 4096, 64, 2),
         ((12, 12), 64, 512, 64, 8),
         ((12, 12), 512, 512, 64, 1),
         ((8, 8), 1500, 1500, 64, 1),
@@ -426,7 +406,7 @@ def test_keys_are_shared_out_where_an_h200_is_done_sooner(
 ) -> None:
     desc = attention(heads=heads, queries=queries, keys=keys, size=size)
     launch, *merges = lower(desc, choices.DEVICES["h200"]).dispatches
-    assert isinstance(launch, Dispatch) and launch.kernel.kernel == "attention_reductions"
+    assert isinstance(launch, Dispatch) and launch.kernel.kernel == "attention_fragments"
     assert launch.grid[2] == parts and len(merges) == (parts > 1)
     for merge in merges:
         assert isinstance(merge, Dispatch) and dict(merge.kernel.constants)["PARTS_TOGETHER"] == min(power_of_two(parts), 16)
@@ -435,10 +415,10 @@ def test_keys_are_shared_out_where_an_h200_is_done_sooner(
 @pytest.mark.parametrize(
     ("size", "relative", "rule", "sets"),
     [
-        (64, False, "reductions", 2),
-        (64, True, "reductions", 2),
+        (64, False, "fragments", 2),
+        (64, True, "fragments", 2),
         (96, False, "reductions", 1),
-        (128, True, "reductions", 1),
+        (128, True, "fragments", 1),
         (64, False, "cooperative", 2),
         (128, False, "cooperative", 1),
     ],
@@ -449,7 +429,7 @@ def test_two_tiles_are_in_shared_memory_where_there_is_room(size: int, relative:
     assert isinstance(launch, Dispatch) and dict(launch.kernel.constants)["SETS"] == sets
 
 
-@pytest.mark.parametrize(("heads", "size", "rule"), [(8, 192, "products"), (16, 256, "products"), (17, 256, "reductions")])
+@pytest.mark.parametrize(("heads", "size", "rule"), [(8, 192, "products"), (16, 256, "products"), (17, 256, "fragments")])
 def test_wide_heads_in_few_tiles_are_products(heads: int, size: int, rule: str) -> None:
     assert chosen(attention(heads=(heads, heads), queries=256, keys=256, size=size), choices.DEVICES["h200"]) == rule
 
@@ -457,33 +437,9 @@ def test_wide_heads_in_few_tiles_are_products(heads: int, size: int, rule: str) 
 @pytest.mark.parametrize("keys", [16, 32])
 def test_parts_are_possible_with_tiles_of_few_keys(monkeypatch: pytest.MonkeyPatch, keys: int) -> None:
     """Peaks and totals leave one after the other through a place as wide as one matrix."""
-    monkeypatch.setitem(ATTENTION_SHAPES, True, (CooperativeShape(8, 1, keys),))
+    monkeypatch.setitem(ATTENTION_SHAPES, "reductions", (CooperativeShape(8, 1, keys),))
     found = set(possible_rules(attention(keys=4096), DEVICES["reductions"]))
     assert {rule for rule in found if rule.startswith("reductions")} == {"reductions", "reductions split"}
-
-
-@pytest.mark.parametrize(
-    ("m", "n", "k", "invocations", "is_possible"),
-    [
-        (32, 16, 16, 128, True),
-        (256, 16, 16, 128, False),
-        (32, 32, 16, 128, True),
-        (32, 128, 16, 128, False),
-        (32, 16, 128, 128, False),
-        (32, 16, 16, 256, False),
-    ],
-)
-def test_matrices_of_workgroups_are_of_the_devices_multiples(
-    m: int, n: int, k: int, invocations: int, is_possible: bool
-) -> None:
-    caps = dataclasses.replace(
-        DEVICES["whole workgroups"], workgroup_matrices=(WorkgroupMatrix(invocations, m, n, k, "float16", "float32"),)
-    )
-    assert ("workgroup" in possible_rules(attention(**MANY), caps)) == is_possible
-    if is_possible:
-        (launch,) = lower(attention(**MANY), caps, force="workgroup").dispatches
-        assert isinstance(launch, Dispatch) and launch.grid == (16, 64, 1)
-        assert dict(launch.kernel.constants)["NARROW"] == max(n, k)
 
 
 def test_wide_heads_have_no_matrices() -> None:

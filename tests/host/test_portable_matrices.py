@@ -29,7 +29,7 @@ def extensions(module: bytes) -> list[bytes]:
 
 
 def test_attention_reduces_matrices() -> None:
-    assert [name for name, _ in REDUCING] == ["attention_reductions"]
+    assert [name for name, _ in REDUCING] == ["attention_reductions", "attention_fragments"]
 
 
 @pytest.mark.parametrize(("name", "variant"), REDUCING, ids=[name for name, _ in REDUCING])

@@ -10,14 +10,13 @@ from typing import Any, NamedTuple
 
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.attention.manifest import MaskBounds, PastLengths, Turn
-from dmlvk.kernels.attention.matrix_tiles import matrix_parts, matrix_shape, whole_matrices
+from dmlvk.kernels.attention.matrix_tiles import ATTENTION_SHAPES, in_place, matrix_parts, matrix_shape, whole_matrices
 from dmlvk.kernels.attention.problem import AttentionProblem
 from dmlvk.kernels.attention.rules import (
     ATTENTION,
     ATTENTION_SPLIT_KEYS,
     MOST_MASK_FILTER,
     PARTS_TOGETHER,
-    workgroup_shape,
 )
 from dmlvk.kernels.attention.tiles import BLOCK_DEPTH, attention_block, fastest_tile
 from dmlvk.kernels.common.dispatch import make_dispatch
@@ -407,7 +406,6 @@ def problem_fields(operands: Operands) -> dict[str, Any]:
         "words": grouped(WORD_BITS // bits),
         "unpadded": bool(operands.around.constants.get("UNPADDED", 0)),
         "plain": _is_plain(operands),
-        "bare": _is_bare(operands),
         "scale": operands.around.params["scale"],
         "bias": bool(operands.around.constants["HAS_RELATIVE"]),
         "bias_words": _in_words(operands.around.params["relative_strides"], operands.keys, WORD_BITS // bits),
@@ -425,15 +423,6 @@ def _is_plain(operands: Operands) -> bool:
     of_word = WORD_BITS // element_bits(operands.data_type)
     starts = any(rows.start % of_word for rows in (operands.q, operands.k, operands.v, operands.y))
     return not (more or starts) and bounds == (MaskBounds.NONE, PastLengths.NONE)
-
-
-def _is_bare(operands: Operands) -> bool:
-    """Whether nothing but lengths says which keys count, and nothing is done to products but to scale them; see
-    ``AttentionProblem.bare``."""
-    constants = operands.around.constants
-    more = operands.q_bias or operands.kv_bias or any(constants.get(name, 0) for name in (*_BEYOND_SCORES, "HAS_RELATIVE"))
-    has_bounds = constants.get("MASK_BOUNDS", MaskBounds.NONE) != MaskBounds.NONE
-    return not (more or has_bounds) and operands.around.params["scale"] >= _LEAST_SCALE
 
 
 def _in_words(strides: Strides, keys: int, count: int) -> bool:
@@ -512,15 +501,9 @@ def _naive(desc: OperatorDesc, problem: AttentionProblem, caps: Capabilities, op
     return Plan((*operands.before, _dispatch(problem, operands, kernel)), temporary_bytes=operands.temporary_bytes)
 
 
-_LEAST_SCALE = 2.0**-60
-"""Peaks are counted in products where the scale is at least this: larger scales keep a number of products that is finite."""
-
-
-def _are_products(problem: AttentionProblem, operands: Operands) -> bool:
-    """Whether scores, but for a bias, are products times a scale by which peaks can be counted in products."""
-    constants = operands.around.constants
-    around = any(constants.get(name) for name in ("CAPPED", "MASK_BOUNDS", "MASK_BOOLEAN"))
-    return not around and problem.scale >= _LEAST_SCALE
+def _are_products(operands: Operands) -> bool:
+    """Whether scores, but for a bias, are products times the scale."""
+    return not any(operands.around.constants.get(name) for name in ("CAPPED", "MASK_BOUNDS", "MASK_BOOLEAN"))
 
 
 def _matrices(
@@ -529,16 +512,16 @@ def _matrices(
     caps: Capabilities,
     operands_of: OperandsOf,
     *,
-    reductions: bool,
+    way: str,
     split: bool = False,
 ) -> Plan:
     operands = operands_of(desc, caps)
     if split:
-        found = matrix_parts(problem, caps, reductions=reductions)
+        found = matrix_parts(problem, caps, way)
         assert found is not None, "the rule is possible"
         shape, matrix, wanted = found
     else:
-        fitting = matrix_shape(problem, caps, reductions=reductions)
+        fitting = matrix_shape(problem, caps, way)
         assert fitting is not None, "the rule is possible"
         (shape, matrix), wanted = fitting, 1
     filter_value = operands.around.params["mask_filter"]
@@ -562,43 +545,22 @@ def _matrices(
         "VALUE": value,
         "HELD": min(shape.held, head),
         "TOGETHER": shape.together,
-        "SETS": shape.sets(matrix, head, value, caps.shared_memory_bytes, reductions=reductions, bias=problem.bias),
+        "SETS": shape.sets(matrix, head, value, caps.shared_memory_bytes, in_place=in_place(way), bias=problem.bias),
         "WHOLE": int((head, value) == (problem.head_size, problem.value_size)),
         "RELATIVE_WORDS": int(problem.bias_words),
-        "PLAIN": int(_are_products(problem, operands)),
+        "PLAIN": int(_are_products(operands)),
         "SPLIT": int(split),
     }
     kernel = _Kernel(
-        "attention_reductions" if reductions else "attention_cooperative",
+        f"attention_{way}",
         constants,
         (row_tiles, problem.heads, parts.number),
         {"mask_filter": filter_value, "part_tiles": parts.tiles, "summaries": parts.summaries},
         (parts.where if split else operands.y.where,),
-        variant={"REDUCTIONS": reductions},
+        variant={"IN_PLACE": in_place(way), "FRAGMENTS": way == "fragments"},
         subgroup_size=caps.subgroup_size,
     )
     return _plan(desc, problem, operands, caps, kernel, parts if split else None)
-
-
-def _of_workgroups(desc: OperatorDesc, problem: AttentionProblem, caps: Capabilities, operands_of: OperandsOf) -> Plan:
-    found = workgroup_shape(problem, caps)
-    assert found is not None, "the rule is possible"
-    operands, (shape, narrow) = operands_of(desc, caps), found
-    kernel = _Kernel(
-        "attention_workgroup",
-        {
-            "LOCAL_SIZE_X": shape.invocations,
-            "TILE_ROWS": shape.rows,
-            "TILE_KEYS": shape.keys,
-            "HEAD": problem.head_size,
-            "VALUE": problem.value_size,
-            "NARROW": narrow,
-        },
-        (-(-problem.queries // shape.rows), problem.heads * problem.group, 1),
-        {},
-        subgroup_size=caps.subgroup_size,
-    )
-    return _plan(desc, problem, operands, caps, kernel, None)
 
 
 class Parts(NamedTuple):
@@ -838,17 +800,15 @@ def merge_parts(problem: AttentionProblem, operands: Operands, caps: Capabilitie
 def schedules(operands_of: OperandsOf) -> dict[str, Schedule]:
     """The schedules of ``ATTENTION`` for an operator whose operands lie where the function says."""
     named: dict[str, Callable[..., Plan]] = {
-        "reductions split": functools.partial(_matrices, reductions=True, split=True),
-        "workgroup": _of_workgroups,
-        "reductions": functools.partial(_matrices, reductions=True),
-        "cooperative split": functools.partial(_matrices, reductions=False, split=True),
-        "cooperative": functools.partial(_matrices, reductions=False),
         "products": _products,
         "split": functools.partial(_tiled, split=True),
         "blocks": _blocks,
         "tiles": _tiled,
         "naive": _naive,
     }
+    for way in ATTENTION_SHAPES:
+        named[way] = functools.partial(_matrices, way=way)
+        named[f"{way} split"] = functools.partial(_matrices, way=way, split=True)
     return {name: functools.partial(schedule, operands_of=operands_of) for name, schedule in named.items()}
 
 

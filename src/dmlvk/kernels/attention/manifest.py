@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 
 from dmlvk.kernels.common.kernel import KernelSpec
-from dmlvk.kernels.common.terms import COOPERATIVE_EXTENSIONS, FIRST_BITS, FLOATS, SUBGROUP_SUMS
+from dmlvk.kernels.common.terms import COOPERATIVE_EXTENSIONS, FLOATS, SUBGROUP_SUMS
 
 _AROUND = ("bias", "mask", "relative", "lengths", "sinks")
 _BUFFERS = ("q", "k", "v", *_AROUND, "y:w")
@@ -141,24 +141,14 @@ ROWS: tuple[KernelSpec, ...] = (
                 ),
             ),
             shared=_SHARED,
-            variants=(("T", ("FLOAT16",)), ("REDUCTIONS", (reductions,))),
+            variants=(("T", ("FLOAT16",)), ("IN_PLACE", (in_place,)), ("FRAGMENTS", (fragments,))),
             extensions=(*COOPERATIVE_EXTENSIONS, *SUBGROUP_SUMS, *extensions),
         )
-        for name, reductions, extensions in (
-            ("attention_cooperative", "0", ()),
-            ("attention_reductions", "1", ("GL_NV_cooperative_matrix2",)),
+        for name, in_place, fragments, extensions in (
+            ("attention_cooperative", "0", "0", ()),
+            ("attention_reductions", "1", "0", ("GL_NV_cooperative_matrix2",)),
+            ("attention_fragments", "1", "1", ("GL_NV_cooperative_matrix2",)),
         )
-    ),
-    KernelSpec(
-        "attention_workgroup",
-        "attention_workgroup.comp",
-        buffers=_BUFFERS,
-        params=_PARAMS,
-        constants=(*_CONSTANTS, ("TILE_ROWS", 128), ("TILE_KEYS", 64), ("HEAD", 128), ("VALUE", 128), ("NARROW", 16)),
-        shared=(*_SHARED, FIRST_BITS),
-        variants=(("T", ("FLOAT16",)),),
-        features=("cooperative_matrix2",),  # of which the GLSL extension needs but a part
-        extensions=(*COOPERATIVE_EXTENSIONS, *SUBGROUP_SUMS, "GL_NV_cooperative_matrix2"),
     ),
     KernelSpec(
         "attention_step",

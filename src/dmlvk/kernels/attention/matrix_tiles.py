@@ -1,4 +1,7 @@
-"""Tiles of attention by matrices of subgroups: the shapes that a workgroup may cover, and which is taken."""
+"""Tiles of attention by matrices of subgroups: the shapes that a workgroup may cover, and which is taken.
+
+A ``way`` is one of ``glsl/attention_cooperative.comp``: "fragments" or "reductions", of which scores stay where they are, or
+"cooperative"."""
 
 from __future__ import annotations
 
@@ -49,7 +52,8 @@ class CooperativeShape(NamedTuple):
         widest, narrower: The heads that it is meant for: no wider than the one, and wider than the other. A subgroup's
             registers must hold the sums of its rows.
         held: Columns of queries that stay in matrices, where a head has as many; the others are in shared memory.
-        together: Columns of matrices whose scores are made at once, where matrices have reductions.
+        together: Columns of matrices whose scores are made at once, where they stay in place.
+        biased: Whether it is meant for scores with a bias, too.
         paces: What a workgroup takes; None where it was not measured.
     """
 
@@ -60,56 +64,67 @@ class CooperativeShape(NamedTuple):
     narrower: int = 0
     held: int = 256
     together: int = 1
+    biased: bool = True
     paces: Paces | None = None
 
-    def sets(self, matrix: CooperativeMatrix, head: int, value: int, room: int, *, reductions: bool, bias: bool) -> int:
+    def sets(self, matrix: CooperativeMatrix, head: int, value: int, room: int, *, in_place: bool, bias: bool) -> int:
         """The tiles of keys and values that so many bytes of shared memory have at a time: two where there is room, which
         spare every other barrier. H200 (driver 580, 2026-11-30), us so and with one, 12 heads of 512 rows of 64 elements
         10.8 and 10.8, 32 of 4096 430 and 474, 8 of 1500 32.3 and 32.9."""
-        two = self.shared_memory_bytes(matrix, head, value, reductions=reductions, bias=bias, sets=2)
+        two = self.shared_memory_bytes(matrix, head, value, in_place=in_place, bias=bias, sets=2)
         return 2 if two <= room else 1
 
     def shared_memory_bytes(
-        self, matrix: CooperativeMatrix, head: int, value: int, *, reductions: bool, bias: bool = False, sets: int = 1
+        self, matrix: CooperativeMatrix, head: int, value: int, *, in_place: bool, bias: bool = False, sets: int = 1
     ) -> int:
         """The shared memory of a workgroup, with heads of whole matrices, and so many tiles of keys and values."""
         rows = self.subgroups * self.blocks * matrix.m
-        columns = min(self.keys, 32) if reductions else self.keys
+        columns = min(self.keys, 32) if in_place else self.keys
         tiles, scores = sets * self.keys * (head // 8 + 1 + value // 8 + 1), rows * (columns // 4 + 1)
-        words = max(tiles, scores) if reductions else tiles + scores
+        words = max(tiles, scores) if in_place else tiles + scores
         if bias:
             words += rows * (self.keys // 8 + 1)
         if self.held < head:
             words += rows * ((head - self.held) // 8 + 1)
-        return 16 * words + (0 if reductions else 4 * rows)
+        return 16 * words + (0 if in_place else 4 * rows)
 
 
-_MANY_ROWS = Paces(alone=Pace(5.12, 0.112, 1.606), shared=Pace(5.12, 0.112, 1.606))
-_BLOCKS_OF_TWO = Paces(alone=Pace(4.7, 0.032, 1.233), shared=Pace(2.08, 0.044, 0.856))
-_TWO_OF_HALF_THE_KEYS = Paces(alone=Pace(5.16, 0.215, 0.495), shared=Pace(1.02, 0.106, 0.361))
-_EIGHT_SUBGROUPS = Paces(alone=Pace(3.27, 0.05, 1.016), shared=Pace(2.86, 0.227, 0.94))
-_FOUR_SUBGROUPS = Paces(alone=Pace(2.68, 0.042, 0.689), shared=Pace(1.68, 0.167, 0.477))
-_HALF_THE_KEYS = Paces(alone=Pace(2.14, 0.093, 0.368), shared=Pace(1.26, 0.06, 0.258))
-"""H200 (driver 580, 2026-11-30), fitted to 95 ways of 23 problems of 8 to 96 heads with 77 to 4096 rows and keys, of 32 to
-128 elements, within 5 to 7 % (root of the mean square). Of the ways of 32 problems, 10 of them with a bias, which takes a
-seventh longer, the one that is chosen took 0.5 % longer than the fastest, geometric mean, and 7 % at most."""
+_BLOCKS_OF_TWO = Paces(alone=Pace(3.38, 0.02, 1.101), shared=Pace(1.75, 0.107, 0.709))
+_TWO_OF_HALF_THE_KEYS = Paces(alone=Pace(2.89, 0.05, 0.559), shared=Pace(1.56, 0.173, 0.241))
+_TWO_OF_WIDE_HEADS = Paces(alone=Pace(4.95, 0.1, 0.488), shared=Pace(4.42, 0.091, 0.286))
+_EIGHT_SUBGROUPS = Paces(alone=Pace(2.77, 0.149, 0.975), shared=Pace(2.61, 0.216, 0.946))
+_FOUR_SUBGROUPS = Paces(alone=Pace(1.94, 0.027, 0.735), shared=Pace(1.5, 0.087, 0.531))
+_HALF_THE_KEYS = Paces(alone=Pace(1.95, 0.069, 0.359), shared=Pace(0.72, 0.041, 0.272))
+"""H200 (driver 580, 2026-11-30), fitted to 95 ways of 21 problems of 8 to 96 heads with 77 to 4096 rows and keys, of 40 to
+128 elements, within 8 % (root of the mean square). Of the ways of 38 problems, 10 of them with a bias and 7 causal, the one
+that is chosen took 2.1 % longer than the fastest, geometric mean, and 20 % at most (causal, 128 heads of 512 rows of 64)."""
 _AT_ONCE = 3
 """The workgroups that a processor has at once, as the fit has it: those of the next round wait for all of them."""
 ATTENTION_SHAPES = {
-    True: (
-        CooperativeShape(8, 2, 64, widest=80, paces=_MANY_ROWS),
-        CooperativeShape(4, 2, 64, widest=48, together=2, paces=_BLOCKS_OF_TWO),
-        CooperativeShape(4, 2, 64, narrower=48, widest=80, paces=_BLOCKS_OF_TWO),
-        CooperativeShape(4, 2, 32, narrower=64, widest=96, paces=_TWO_OF_HALF_THE_KEYS),
+    "fragments": (
+        CooperativeShape(4, 2, 64, widest=80, paces=_BLOCKS_OF_TWO),
+        CooperativeShape(4, 2, 32, widest=80, together=2, biased=False, paces=_TWO_OF_HALF_THE_KEYS),
+        CooperativeShape(4, 2, 32, narrower=80, widest=96, together=2, paces=_TWO_OF_HALF_THE_KEYS),
+        CooperativeShape(4, 2, 32, narrower=96, held=32, together=2, biased=False, paces=_TWO_OF_WIDE_HEADS),
+        CooperativeShape(4, 2, 32, narrower=96, held=64, together=2, paces=_TWO_OF_WIDE_HEADS),
         CooperativeShape(8, 1, 64, paces=_EIGHT_SUBGROUPS),
         CooperativeShape(8, 1, 64, narrower=128, widest=160, together=2),
         CooperativeShape(4, 1, 64, paces=_FOUR_SUBGROUPS),
         CooperativeShape(4, 1, 32, paces=_HALF_THE_KEYS),
         CooperativeShape(4, 1, 32, narrower=128, widest=160),
         CooperativeShape(4, 1, 16, narrower=160, widest=192),
+        CooperativeShape(4, 1, 16, narrower=192, widest=256, held=128),
+    ),
+    "reductions": (
+        CooperativeShape(4, 2, 64, widest=64),
+        CooperativeShape(4, 2, 32, narrower=64, widest=96),
+        CooperativeShape(8, 1, 64),
+        CooperativeShape(4, 1, 64),
+        CooperativeShape(4, 1, 32, widest=160),
+        CooperativeShape(4, 1, 16, narrower=160, widest=192),
         CooperativeShape(4, 1, 16, narrower=192, widest=256, held=64),
     ),
-    False: (
+    "cooperative": (
         CooperativeShape(4, 2, 32),
         CooperativeShape(4, 1, 64),
         CooperativeShape(2, 1, 64),
@@ -117,11 +132,12 @@ ATTENTION_SHAPES = {
         CooperativeShape(2, 1, 32),
     ),
 }
-"""The shapes, by whether matrices have reductions; those that were not measured from the one with most rows to that with
-the fewest. H200 (driver 580, 2026-11-30), us by subgroups and keys: of 160 elements 16 heads of 2048 rows 178 with 8 and
-64, 198 with 8 and 32, 195 with 4 and 16, and of 256 rows 17.4 with 8 and 64, 13.9 with 4 and 32 or 16; of 192 16 of 2048
-225 with 4 and 16, 248 with 4 and 32, 234 with 8 and 32, and 8 of 256 16.0, 19.2 and 21.5; of 256 16 of 2048 347 with 4 and
-16, 405 with 8 and 32, and of 512 36 and 57."""
+"""The shapes of each way; those that were not measured from the one with most rows to that with the fewest. H200 (driver
+580, 2026-11-30), us by subgroups and keys, without fragments: of 160 elements 16 heads of 2048 rows 178 with 8 and 64, 198
+with 8 and 32, 195 with 4 and 16, and of 256 rows 17.4 with 8 and 64, 13.9 with 4 and 32 or 16; of 192 16 of 2048 225 with 4
+and 16, 248 with 4 and 32, 234 with 8 and 32, and 8 of 256 16.0, 19.2 and 21.5; of 256 16 of 2048 347 with 4 and 16, 405 with
+8 and 32, and of 512 36 and 57. With fragments, 16 of 2048: 169, 223 and 328 (of 256 with half of the columns held, 338
+with a quarter)."""
 _MERGE_START = 0.7
 """The microseconds of a dispatch that brings parts together, beside its start and what it reads: H200 (driver 580,
 2026-11-30), fitted to 67 ways of 12 problems in 2 to 64 parts, within 10 %, and held against 45 ways of 12 since tiles
@@ -130,15 +146,18 @@ became faster: all but one are shared out as the fastest way has it, and 8 heads
 _PARTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
 
+def in_place(way: str) -> bool:
+    """Whether scores stay where they are."""
+    return way != "cooperative"
+
+
 def whole_matrices(size: int, matrix: CooperativeMatrix) -> int:
     """A head's size, rounded up to the sizes that the matrix kernel has."""
     whole = math.lcm(matrix.n, matrix.k, 8)
     return -(-size // whole) * whole
 
 
-def _fitting(
-    problem: AttentionProblem, caps: Capabilities, *, reductions: bool
-) -> tuple[CooperativeMatrix, tuple[int, ...]] | None:
+def _fitting(problem: AttentionProblem, caps: Capabilities, way: str) -> tuple[CooperativeMatrix, tuple[int, ...]] | None:
     """The matrices to multiply, and the shapes that are meant for such heads and that the device has room for, as places in
     ``ATTENTION_SHAPES``; None where there is none."""
     matrix = cooperative_matrix(caps, "float16", "float32")
@@ -147,15 +166,16 @@ def _fitting(
     head, value = whole_matrices(problem.head_size, matrix), whole_matrices(problem.value_size, matrix)
     fitting = tuple(
         number
-        for number, shape in enumerate(ATTENTION_SHAPES[reductions])
+        for number, shape in enumerate(ATTENTION_SHAPES[way])
         if shape.narrower < max(head, value) <= shape.widest
+        and (shape.biased or not problem.bias)
         and caps.subgroup_size % (shape.blocks * matrix.m) == 0
         and shape.keys % matrix.k == 0
         and shape.held % matrix.k == 0
         and shape.keys % (matrix.n * shape.together) == 0
         and shape.keys % (8 * caps.subgroup_size // (shape.blocks * matrix.m)) == 0
         and shape.subgroups * caps.subgroup_size <= caps.workgroup_invocations
-        and shape.shared_memory_bytes(matrix, head, value, reductions=reductions, bias=problem.bias)
+        and shape.shared_memory_bytes(matrix, head, value, in_place=in_place(way), bias=problem.bias)
         <= caps.shared_memory_bytes
     )
     return (matrix, fitting) if fitting else None
@@ -166,21 +186,21 @@ def _fields(problem: AttentionProblem) -> _Fields:
 
 
 def matrix_shape(
-    problem: AttentionProblem, caps: Capabilities, *, reductions: bool
+    problem: AttentionProblem, caps: Capabilities, way: str
 ) -> tuple[CooperativeShape, CooperativeMatrix] | None:
     """The shape of a tile, with the matrices to multiply; None where nothing fits."""
-    found = _fitting(problem, caps, reductions=reductions)
+    found = _fitting(problem, caps, way)
     if found is None:
         return None
     matrix, fitting = found
-    number = decided(_best_shape, caps, reductions, fitting, matrix.m, _fields(problem))
-    return ATTENTION_SHAPES[reductions][number], matrix
+    number = decided(_best_shape, caps, way, fitting, matrix.m, _fields(problem))
+    return ATTENTION_SHAPES[way][number], matrix
 
 
-def _best_shape(caps: Capabilities, reductions: bool, fitting: tuple[int, ...], lines: int, fields: _Fields) -> int:
+def _best_shape(caps: Capabilities, way: str, fitting: tuple[int, ...], lines: int, fields: _Fields) -> int:
     """The fastest; of shapes that were not measured the one with most rows that gives the device enough workgroups, else the
     one with the fewest. ``lines``: the rows of a matrix."""
-    shapes = ATTENTION_SHAPES[reductions]
+    shapes = ATTENTION_SHAPES[way]
     if all(shapes[number].paces for number in fitting):
         return min(fitting, key=lambda number: _microseconds(shapes[number], caps, lines, fields, 1))
     heads, rows = fields[:2]
@@ -204,35 +224,35 @@ def _microseconds(shape: CooperativeShape, caps: Capabilities, lines: int, field
 
 
 def matrix_parts(
-    problem: AttentionProblem, caps: Capabilities, *, reductions: bool
+    problem: AttentionProblem, caps: Capabilities, way: str
 ) -> tuple[CooperativeShape, CooperativeMatrix, int] | None:
     """The shape of a tile where keys are shared out, the matrices to multiply, and the parts, or 0 where shapes were not
     measured; None where nothing fits."""
-    found = _fitting(problem, caps, reductions=reductions)
+    found = _fitting(problem, caps, way)
     if found is None:
         return None
     matrix, fitting = found
-    number = _parted(fitting, reductions=reductions)
+    number = _parted(fitting, way)
     if number is not None:
-        parts = decided(_best_parts, caps, reductions, number, matrix.m, _fields(problem))
-        return ATTENTION_SHAPES[reductions][number], matrix, parts
-    number = decided(_best_shape, caps, reductions, fitting, matrix.m, _fields(problem))
-    return ATTENTION_SHAPES[reductions][number], matrix, 0
+        parts = decided(_best_parts, caps, way, number, matrix.m, _fields(problem))
+        return ATTENTION_SHAPES[way][number], matrix, parts
+    number = decided(_best_shape, caps, way, fitting, matrix.m, _fields(problem))
+    return ATTENTION_SHAPES[way][number], matrix, 0
 
 
-def parts_pay(problem: AttentionProblem, caps: Capabilities, *, reductions: bool) -> bool | None:
+def parts_pay(problem: AttentionProblem, caps: Capabilities, way: str) -> bool | None:
     """Whether the fastest tile takes longer than one whose keys are shared out, by the device's model; None where shapes
     were not measured."""
-    found = _fitting(problem, caps, reductions=reductions)
-    if found is None or _parted(found[1], reductions=reductions) is None:
+    found = _fitting(problem, caps, way)
+    if found is None or _parted(found[1], way) is None:
         return None
     matrix, fitting = found
-    return bool(decided(_are_parts_faster, caps, reductions, fitting, matrix.m, _fields(problem)))
+    return bool(decided(_are_parts_faster, caps, way, fitting, matrix.m, _fields(problem)))
 
 
-def _parted(fitting: tuple[int, ...], *, reductions: bool) -> int | None:
+def _parted(fitting: tuple[int, ...], way: str) -> int | None:
     """The shape whose parts were measured: of fewest rows, and most keys."""
-    shapes = ATTENTION_SHAPES[reductions]
+    shapes = ATTENTION_SHAPES[way]
     if not all(shapes[number].paces for number in fitting):
         return None
     return min(fitting, key=lambda number: (shapes[number].subgroups * shapes[number].blocks, -shapes[number].keys))
@@ -251,14 +271,14 @@ def _times_of_parts(caps: Capabilities, shape: CooperativeShape, lines: int, fie
     return times
 
 
-def _best_parts(caps: Capabilities, reductions: bool, number: int, lines: int, fields: _Fields) -> int:
-    times = _times_of_parts(caps, ATTENTION_SHAPES[reductions][number], lines, fields)
+def _best_parts(caps: Capabilities, way: str, number: int, lines: int, fields: _Fields) -> int:
+    times = _times_of_parts(caps, ATTENTION_SHAPES[way][number], lines, fields)
     return min(times, key=times.__getitem__)
 
 
-def _are_parts_faster(caps: Capabilities, reductions: bool, fitting: tuple[int, ...], lines: int, fields: _Fields) -> bool:
-    whole, parted = _best_shape(caps, reductions, fitting, lines, fields), _parted(fitting, reductions=reductions)
+def _are_parts_faster(caps: Capabilities, way: str, fitting: tuple[int, ...], lines: int, fields: _Fields) -> bool:
+    whole, parted = _best_shape(caps, way, fitting, lines, fields), _parted(fitting, way)
     assert parted is not None, "shapes were measured"
-    shapes = ATTENTION_SHAPES[reductions]
+    shapes = ATTENTION_SHAPES[way]
     time = min(_times_of_parts(caps, shapes[parted], lines, fields).values())
     return time < _microseconds(shapes[whole], caps, lines, fields, 1)

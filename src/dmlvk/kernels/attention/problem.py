@@ -22,8 +22,6 @@ class AttentionProblem:
         unpadded: Whether sequences have starts of their own.
         plain: Whether all that is done to scores is to scale them and to add a tensor, and all keys count, so that products
             and a softmax say it.
-        bare: Whether scores are products times ``scale``, which is positive and not tiny, and queries see all keys from the
-            first one on, up to some end.
         scale: What products of queries and keys are multiplied by.
         bias: Whether a number is added to each score.
         bias_words: Whether rows of these numbers consist of aligned 16-byte words.
@@ -41,7 +39,6 @@ class AttentionProblem:
     words: bool
     unpadded: bool
     plain: bool
-    bare: bool
     scale: float
     bias: bool
     bias_words: bool

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from typing import NamedTuple
-
 from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
-from dmlvk.kernels.attention.matrix_tiles import matrix_shape, parts_pay
+from dmlvk.kernels.attention.matrix_tiles import in_place, matrix_shape, parts_pay
 from dmlvk.kernels.attention.problem import AttentionProblem
 from dmlvk.kernels.attention.tiles import attention_block, blocks_pay
 from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix, matrices_pay
@@ -42,14 +39,16 @@ def _halves(problem: AttentionProblem, caps: Capabilities) -> bool:
     return aligned and problem.heads <= caps.workgroup_counts[1] and abs(problem.scale) <= _MOST_SCALE
 
 
-def _matrices(*, reductions: bool) -> Condition:
-    """Whether subgroups can multiply matrices, and with reductions make factors of what they found."""
+def _matrices(way: str) -> Condition:
+    """Whether subgroups can multiply matrices, and make factors of what they found in this way."""
 
     def possible(problem: AttentionProblem, caps: Capabilities) -> bool:
-        if not _halves(problem, caps) or (reductions and "matrix_reductions" not in caps.features):
+        knows = caps.matrix_fragments or way != "fragments"
+        can = "matrix_reductions" in caps.features or not in_place(way)
+        if not (_halves(problem, caps) and knows and can):
             return False
-        found = matrix_shape(problem, caps, reductions=reductions)
-        return found is not None and (not reductions or found[1].n == found[1].k)
+        found = matrix_shape(problem, caps, way)
+        return found is not None and (not in_place(way) or found[1].n == found[1].k)
 
     return possible
 
@@ -87,17 +86,21 @@ _FEWEST_OF_MATRICES = 16
 """The rows from which on matrices are used for all keys in one part."""
 
 
+def _are_rows_of_matrices(problem: AttentionProblem, caps: Capabilities) -> bool:
+    return matrices_pay(caps, "float16") and problem.rows >= _FEWEST_OF_MATRICES
+
+
 def _few_rows(problem: AttentionProblem, caps: Capabilities) -> bool:
     """Whether tiles of rows alone would leave processors idle."""
     few = problem.heads * -(-problem.rows // 64) < caps.model.processors
     return not caps.is_cpu and few and problem.keys >= 2 * ATTENTION_SPLIT_KEYS
 
 
-def _matrix_parts_pay(problem: AttentionProblem, caps: Capabilities) -> bool:
-    """Whether matrices with reductions are faster with the keys shared out. Of so few rows that no other rule of matrices
-    has them, and where the device's model does not say, wherever processors would be idle."""
-    if matrices_pay(caps, "float16") and problem.rows >= _FEWEST_OF_MATRICES:
-        pays = parts_pay(problem, caps, reductions=True)
+def _fragment_parts_pay(problem: AttentionProblem, caps: Capabilities) -> bool:
+    """Whether matrices whose fragments are known are faster with the keys shared out. Of so few rows that no other rule of
+    matrices has them, and where the device's model does not say, wherever processors would be idle."""
+    if _are_rows_of_matrices(problem, caps):
+        pays = parts_pay(problem, caps, "fragments")
         if pays is not None:
             return pays
     return _few_rows(problem, caps)
@@ -112,89 +115,11 @@ def _parts(possible: Condition) -> Condition:
     return lambda problem, caps: possible(problem, caps) and not problem.unpadded and problem.keys > 64
 
 
-class WorkgroupShape(NamedTuple):
-    """A tile of a workgroup that multiplies matrices as a whole; see ``glsl/attention_workgroup.comp``.
-
-    Attributes:
-        invocations: The invocations of the workgroup.
-        rows, keys: The rows and keys of a tile.
-        widest, narrower: The heads that it is meant for: no wider than the one, so that sums fit registers, and wider than
-            the other.
-    """
-
-    invocations: int
-    rows: int
-    keys: int
-    widest: int
-    narrower: int
-
-
-WORKGROUP_SHAPES = (
-    WorkgroupShape(128, 128, 64, widest=64, narrower=0),
-    WorkgroupShape(128, 128, 32, widest=96, narrower=64),
-    WorkgroupShape(128, 128, 16, widest=128, narrower=96),
-)
-"""H200 (driver 580, 2026-11-29), 64 heads of 2048 rows, us by these and by the best other of 128 or 256 invocations, 64 to
-256 rows and 16 to 64 keys: of 64 elements 253 and 268, 80 334 and 354, 96 371 and 433, 128 528 and 563."""
-_FEWEST_ROWS = 128
-"""The fewest queries, and keys, of which what a tile has to do beside its keys is little."""
-_FEWEST_TILES = 3
-"""The tiles for each processor from which on it pays."""
-_NARROW = 80
-"""The widest heads of which reductions are as fast wherever all queries see all keys."""
-_QUERIES_OF_PADDING = 8
-"""The fewest queries for each row that pads a tile, with which it pays. H200 (driver 580, 2026-11-30), 96 heads of 197 rows
-of 64 elements, for which tiles have 256, 15.8 us so, 11.4 by reductions."""
-
-
-def workgroup_shape(problem: AttentionProblem, caps: Capabilities) -> tuple[WorkgroupShape, int] | None:
-    """The tile of a workgroup that multiplies matrices as a whole, and the columns of its narrowest matrix; None where no
-    shape is possible."""
-    head, value = problem.head_size, problem.value_size
-    for shape in WORKGROUP_SHAPES:
-        for matrix in caps.workgroup_matrices:
-            narrow = math.lcm(matrix.n, matrix.k)
-            sizes = (shape.rows, matrix.m), (shape.keys, narrow), (head, matrix.k), (value, matrix.n)
-            if (
-                (matrix.invocations, matrix.operands, matrix.sums) == (shape.invocations, "float16", "float32")
-                and not any(size % step for size, step in sizes)
-                and shape.narrower < max(head, value) <= shape.widest
-            ):
-                return shape, narrow
-    return None
-
-
-def _of_workgroups(problem: AttentionProblem, caps: Capabilities) -> bool:
-    """Whether a workgroup can multiply matrices as a whole."""
-    return (
-        _halves(problem, caps)
-        and problem.bare
-        and "cooperative_matrix2" in caps.features
-        and workgroup_shape(problem, caps) is not None
-        and problem.heads * problem.group <= caps.workgroup_counts[1]
-    )
-
-
-def _workgroups_pay(problem: AttentionProblem, caps: Capabilities) -> bool:
-    """Whether all processors have several tiles of many keys, which reductions do not add up as fast."""
-    found = workgroup_shape(problem, caps)
-    if found is None or not matrices_pay(caps, "float16"):
-        return False
-    if problem.plain and max(problem.head_size, problem.value_size) <= _NARROW:
-        return False
-    shape, _ = found
-    row_tiles = -(-problem.queries // shape.rows)
-    padding = row_tiles * shape.rows - problem.queries
-    if min(problem.queries, problem.keys) < _FEWEST_ROWS or _QUERIES_OF_PADDING * padding > problem.queries:
-        return False
-    return problem.heads * problem.group * row_tiles >= _FEWEST_TILES * caps.model.processors
-
-
 ATTENTION = (
     Rule(
-        "reductions split",
-        when=_matrix_parts_pay,
-        possible=_parts(_matrices(reductions=True)),
+        "fragments split",
+        when=_fragment_parts_pay,
+        possible=_parts(_matrices("fragments")),
         because="few rows and many keys: the keys are shared out, or few workgroups would read them all. H200 (driver 580, "
         "2026-11-30), us so, in one part, of PyTorch: 12 heads of 128 rows and 2048 keys of 64 15.6, 28.5 and 22.2; "
         "8 of 64 rows and 1024 keys 11.1, 16.4 and 13.1; 8 of 256 and 1024 of 128 17.4, 26.9 and 16.9; but 12 of 512 "
@@ -214,36 +139,39 @@ ATTENTION = (
         "one of 4096 of 512 794 and 2,825 (PyTorch 922), 32 of 128 of 136 22 and 28, 2 of 64 of 136 7.8 and 6.6",
     ),
     Rule(
-        "workgroup",
-        when=_workgroups_pay,
-        possible=_of_workgroups,
-        because="float16 in many tiles, of wide heads or where queries see only keys before them: a workgroup multiplies "
-        "matrices as a whole. H200 (driver 580, 2026-11-30), us so and by reductions: 32 heads of 4096 rows of 128 "
-        "1,006 and 1,030, of 2048 277 and 270, 16 of 1024 44 and 38, 16 of 4096 of 96 361 and 371, but of 64 32 "
-        "heads of 4096 rows 461 and 437, 64 of 2048 244 and 235, 12 of 512 14.6 and 10.8, of 80 32 of 2048 168 and "
-        "163. Where no query sees a later key, 4 heads to one of keys: of 128 128 heads of 512 rows 63 and 69, of "
-        "2048 550 and 604, of 130 21.5 and 18.9, 32 of 1024 60 and 51; of 64 32 of 4096 254 and 286, 128 of 512 37 "
-        "and 43; of 80 64 of 1024 61 and 69",
+        "fragments",
+        when=_are_rows_of_matrices,
+        possible=_matrices("fragments"),
+        because="float16 where it is known where elements of matrices lie, and scores become a factor in place: they never "
+        "leave registers. H200 (driver 580, 2026-11-30), us so and of PyTorch: 12 heads of 512 rows of 64 10.2 and 9.3, of "
+        "197 7.3 and 7.6, 8 of 1500 29.6 and 20.2, 64 of 2048 218 and 152; 32 of 2048 of 80 141 and 106; 16 of 1024 of 128 "
+        "37.5 and 18.8, 16 of 2048 of 256 328 and 107. Where no query sees a later key, 4 heads to one of keys, us so and "
+        "by the matrices of a workgroup of VK_NV_cooperative_matrix2: of 128 128 heads of 512 rows 52 and 63, of 2048 "
+        "473 and 548, of 130 15.9 and 21.5; of 64 32 of 4096 252 and 253, 128 of 512 34 and 37; of 80 64 of 1024 51 and 61",
+    ),
+    Rule(
+        "reductions split",
+        when=_few_rows,
+        possible=_parts(_matrices("reductions")),
+        because="the first of these where that is not known, but matrices can be reduced along rows",
     ),
     Rule(
         "reductions",
-        when=lambda problem, caps: matrices_pay(caps, "float16") and problem.rows >= _FEWEST_OF_MATRICES,
-        possible=_matrices(reductions=True),
-        because="float16 where matrices can be reduced along rows and become factors in place: scores never leave "
-        "registers. H200 (driver 580, 2026-11-30), us so and of PyTorch: 12 heads of 512 rows of 64 10.9 and 9.3, of 197 "
-        "7.7 and 7.6, 8 of 1500 33 and 20, 64 of 2048 235 and 152; 16 of 1024 of 128 38 and 19, 16 of 2048 of 256 347 and "
-        "107",
+        when=_are_rows_of_matrices,
+        possible=_matrices("reductions"),
+        because="the same in one part. H200 (driver 580, 2026-11-30), us so and with fragments: 32 heads of 4096 rows "
+        "of 128 1,025 and 839, 32 of 2048 of 80 162 and 141",
     ),
     Rule(
         "cooperative split",
         when=_few_rows,
-        possible=_parts(_matrices(reductions=False)),
-        because="the first of these without reductions: 113 us",
+        possible=_parts(_matrices("cooperative")),
+        because="the first of these with neither: 113 us",
     ),
     Rule(
         "cooperative",
-        when=lambda problem, caps: matrices_pay(caps, "float16") and problem.rows >= _FEWEST_OF_MATRICES,
-        possible=_matrices(reductions=False),
+        when=_are_rows_of_matrices,
+        possible=_matrices("cooperative"),
         because="float16 where subgroups multiply matrices: scores pass through shared memory only. H200: 176 TFLOP/s where "
         "reductions have 220, and 10 us where they have 7.5",
     ),

@@ -67,7 +67,6 @@ InstanceTable load_instance(const GlobalTable& global, VkInstance instance) {
     DMLVK_INSTANCE_FUNCTIONS(DMLVK_LOAD)
     DMLVK_FIND(vkCreateDebugUtilsMessengerEXT)
     DMLVK_FIND(vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR)
-    DMLVK_FIND(vkGetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV)
 #undef DMLVK_LOAD
 #undef DMLVK_FIND
     return table;

@@ -13,9 +13,6 @@ FeatureSet without(FeatureSet features, const std::vector<std::string>& disabled
     if (!features[Feature::cooperative_matrix]) {
         features[Feature::matrix_reductions] = false;
     }
-    if (!features[Feature::matrix_reductions]) {
-        features[Feature::cooperative_matrix2] = false;
-    }
     if (!features[Feature::subgroup_size_control]) {
         features[Feature::full_subgroups] = false;
     }

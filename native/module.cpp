@@ -223,7 +223,6 @@ nb::list cooperative_matrix_list(const PhysicalDevice& device) {
         entry["result_type"] = shape.result_type;
         entry["saturating"] = shape.saturating;
         entry["scope"] = shape.scope;
-        entry["invocations"] = shape.invocations;
         shapes.append(entry);
     }
     return shapes;

@@ -99,27 +99,6 @@ std::vector<CooperativeMatrixShape> read_cooperative_matrices(const InstanceTabl
     return shapes;
 }
 
-/// The matrices of whole workgroups, of any multiples of some sizes.
-void read_flexible_matrices(const InstanceTable& vk, PhysicalDevice& device) {
-    const auto query = vk.vkGetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV;
-    if (query == nullptr) {
-        return;
-    }
-    constexpr const char* name = "vkGetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV";
-    uint32_t count = 0;
-    check(query(device.handle, &count, nullptr), name);
-    VkCooperativeMatrixFlexibleDimensionsPropertiesNV blank{};
-    blank.sType = VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_FLEXIBLE_DIMENSIONS_PROPERTIES_NV;
-    std::vector<VkCooperativeMatrixFlexibleDimensionsPropertiesNV> properties(count, blank);
-    check(query(device.handle, &count, properties.data()), name);
-    for (const VkCooperativeMatrixFlexibleDimensionsPropertiesNV& p : properties) {
-        device.cooperative_matrices.push_back({p.MGranularity, p.NGranularity, p.KGranularity, component_text(p.AType),
-                                               component_text(p.BType), component_text(p.CType),
-                                               component_text(p.ResultType), p.saturatingAccumulation == VK_TRUE,
-                                               scope_text(p.scope), p.workgroupInvocations});
-    }
-}
-
 /// Whether other interfaces in this process may have memory of a buffer, as a file descriptor.
 bool exports_memory(const InstanceTable& vk, const PhysicalDevice& device) {
     VkPhysicalDeviceExternalBufferInfo asked{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_BUFFER_INFO};
@@ -174,11 +153,8 @@ FeatureSet reported_features(const InstanceTable& vk, const FeatureChain& chain,
     set[Feature::subgroup_arithmetic] = (device.subgroup_operations & VK_SUBGROUP_FEATURE_ARITHMETIC_BIT) != 0;
     set[Feature::subgroup_shuffle] = (device.subgroup_operations & VK_SUBGROUP_FEATURE_SHUFFLE_BIT) != 0;
     set[Feature::cooperative_matrix] = chain.cooperative_matrix.cooperativeMatrix;
-    const bool reductions = has_reductions(chain.cooperative_matrix2);
-    set[Feature::matrix_reductions] = reductions || has_reductions(chain.matrix_maintenance1);
-    set[Feature::cooperative_matrix2] = reductions && chain.cooperative_matrix2.cooperativeMatrixWorkgroupScope &&
-                                        chain.cooperative_matrix2.cooperativeMatrixFlexibleDimensions &&
-                                        chain.cooperative_matrix2.cooperativeMatrixTensorAddressing;
+    set[Feature::matrix_reductions] =
+        has_reductions(chain.cooperative_matrix2) || has_reductions(chain.matrix_maintenance1);
     set[Feature::bfloat16] = chain.bfloat16.shaderBFloat16Type;
     set[Feature::integer_dot_product] = chain.vulkan13.shaderIntegerDotProduct;
     set[Feature::memory_budget] = contains(extensions, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
@@ -320,9 +296,6 @@ std::vector<PhysicalDevice> read_devices() {
         if (device.features[Feature::cooperative_matrix]) {
             device.cooperative_matrices = read_cooperative_matrices(owner.vk, handle);
         }
-        if (device.features[Feature::cooperative_matrix2]) {
-            read_flexible_matrices(owner.vk, device);
-        }
         devices.push_back(std::move(device));
     }
     return devices;
@@ -394,11 +367,6 @@ void select_features(const FeatureChain& reported, const FeatureSet& wanted, Fea
     enabled.vulkan13.subgroupSizeControl = wanted[Feature::subgroup_size_control];
     enabled.vulkan13.computeFullSubgroups = wanted[Feature::full_subgroups];
     enabled.cooperative_matrix.cooperativeMatrix = wanted[Feature::cooperative_matrix];
-    if (wanted[Feature::cooperative_matrix2]) {
-        void* const next = enabled.cooperative_matrix2.pNext;
-        enabled.cooperative_matrix2 = reported.cooperative_matrix2;
-        enabled.cooperative_matrix2.pNext = next;
-    }
     if (wanted[Feature::matrix_reductions]) {
         // Of the two structures the one that is not linked is left alone by Vulkan.
         take_reductions(reported.cooperative_matrix2, enabled.cooperative_matrix2);

@@ -26,7 +26,6 @@ enum class Feature : uint32_t {
     subgroup_shuffle,
     cooperative_matrix,
     matrix_reductions,
-    cooperative_matrix2,
     bfloat16,
     integer_dot_product,
     memory_budget,
@@ -38,7 +37,7 @@ enum class Feature : uint32_t {
     external_semaphores,
 };
 
-constexpr std::array<const char*, 23> kFeatureNames = {
+constexpr std::array kFeatureNames = {
     "float16",
     "int8",
     "int16",
@@ -52,7 +51,6 @@ constexpr std::array<const char*, 23> kFeatureNames = {
     "subgroup_shuffle",
     "cooperative_matrix",
     "matrix_reductions",
-    "cooperative_matrix2",
     "bfloat16",
     "integer_dot_product",
     "memory_budget",
@@ -110,7 +108,6 @@ struct CooperativeMatrixShape {
     std::string a_type, b_type, c_type, result_type;
     bool saturating;
     std::string scope;
-    uint32_t invocations = 0;  // Of the workgroup; sizes are then what those of a matrix are multiples of. Else 0.
 };
 
 struct PhysicalDevice {

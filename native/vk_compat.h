@@ -56,25 +56,6 @@ struct VkPhysicalDeviceCooperativeMatrix2FeaturesNV {
     VkBool32 cooperativeMatrixBlockLoads;
 };
 
-#define VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_FLEXIBLE_DIMENSIONS_PROPERTIES_NV (static_cast<VkStructureType>(1000593001))
-
-struct VkCooperativeMatrixFlexibleDimensionsPropertiesNV {
-    VkStructureType sType;
-    void* pNext;
-    uint32_t MGranularity;
-    uint32_t NGranularity;
-    uint32_t KGranularity;
-    VkComponentTypeKHR AType;
-    VkComponentTypeKHR BType;
-    VkComponentTypeKHR CType;
-    VkComponentTypeKHR ResultType;
-    VkBool32 saturatingAccumulation;
-    VkScopeKHR scope;
-    uint32_t workgroupInvocations;
-};
-
-using PFN_vkGetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV =
-    VkResult(VKAPI_PTR*)(VkPhysicalDevice, uint32_t*, VkCooperativeMatrixFlexibleDimensionsPropertiesNV*);
 #endif
 
 #ifndef VK_EXT_cooperative_matrix_maintenance1

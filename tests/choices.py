@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from dmlvk.devices.capabilities import FEATURE_NAMES, SUBGROUPS, Capabilities, CooperativeMatrix, WorkgroupMatrix
+from dmlvk.devices.capabilities import FEATURE_NAMES, SUBGROUPS, Capabilities, CooperativeMatrix
 from dmlvk.devices.model import CPU, GENERIC_GPU, H200, PHONE
 from dmlvk.kernels.common.plan import BlockCopy, Launch
 from dmlvk.kernels.common.registry import lowering_of
@@ -32,7 +32,7 @@ FILE = pathlib.Path(__file__).parent / "data" / "choices.txt"
 FLOAT32, FLOAT16, INT8, UINT8 = (TensorDataType[name] for name in ("FLOAT32", "FLOAT16", "INT8", "UINT8"))
 
 _ALL = frozenset(FEATURE_NAMES)
-_WITHOUT_MATRICES = _ALL - {"cooperative_matrix", "matrix_reductions", "cooperative_matrix2", "bfloat16"}
+_WITHOUT_MATRICES = _ALL - {"cooperative_matrix", "matrix_reductions", "bfloat16"}
 _H200 = Capabilities(
     features=_ALL,
     shared_memory_bytes=49152,
@@ -45,7 +45,6 @@ _H200 = Capabilities(
         CooperativeMatrix(16, 16, 16, "bfloat16", "float32"),
         CooperativeMatrix(16, 16, 32, "int8", "int32"),
     ),
-    workgroup_matrices=(WorkgroupMatrix(128, 32, 16, 16, "float16", "float32"),),
     matrix_fragments=True,
     model=H200,
 )
@@ -53,7 +52,7 @@ DEVICES = {
     "h200": _H200,
     "20 processors": dataclasses.replace(
         _H200,
-        features=_ALL - {"matrix_reductions", "cooperative_matrix2"},
+        features=_ALL - {"matrix_reductions"},
         model=dataclasses.replace(GENERIC_GPU, processors=20, bytes_per_microsecond=1e5),
     ),
     "phone": Capabilities(

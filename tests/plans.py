@@ -8,7 +8,7 @@ import functools
 
 from spirv_modules import shared_bytes, storage_words
 
-from dmlvk.devices.capabilities import SUBGROUPS, Capabilities, CooperativeMatrix, WorkgroupMatrix
+from dmlvk.devices.capabilities import SUBGROUPS, Capabilities, CooperativeMatrix
 from dmlvk.kernels.common.library import spirv
 from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Plan, Range, Source
 from dmlvk.kernels.manifest import KERNELS
@@ -70,7 +70,7 @@ DEVICES = {
         allow_half_precision=True,
     ),
     "matrices": Capabilities(
-        features=MATRICES | {"subgroup_size_control", "full_subgroups", "matrix_reductions", "cooperative_matrix2"},
+        features=MATRICES | {"subgroup_size_control", "full_subgroups", "matrix_reductions"},
         subgroup_size=32,
         minimum_subgroup_size=32,
         maximum_subgroup_size=32,
@@ -83,7 +83,6 @@ DEVICES = {
             CooperativeMatrix(16, 16, 32, "int8", "int32"),
             CooperativeMatrix(16, 16, 32, "uint8", "uint32"),
         ),
-        workgroup_matrices=(WorkgroupMatrix(128, 32, 16, 16, "float16", "float32"),),
         allow_half_precision=True,
     ),
 }

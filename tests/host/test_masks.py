@@ -187,7 +187,7 @@ def test_a_mask_is_what_the_environment_says(monkeypatch: pytest.MonkeyPatch) ->
     ("variable", "value", "choices"),
     [
         ("DMLVK_PROFILE", "commodore64", "vulkan13-minimum, moltenvk, mali, adreno"),
-        ("DMLVK_DISABLE", "flux_capacitor", "cooperative_matrix2"),
+        ("DMLVK_DISABLE", "flux_capacitor", "matrix_reductions"),
         ("DMLVK_DISABLE", "flux_capacitor", "64bit"),
         ("DMLVK_LIMITS", "patience=1", "workgroup_invocations"),
         ("DMLVK_LIMITS", "workgroup_invocations=few", "a number of at least 1"),

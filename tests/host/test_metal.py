@@ -25,7 +25,7 @@ def test_every_module_is_translated_that_metal_can_run(translations: list[Transl
 def test_what_metal_lacks_is_few(translations: list[Translation]) -> None:
     """Most of the modules are translated: the profile's features are no excuse for more than these."""
     excused = {feature for item in translations if not item.text for feature in item.needs - METAL_FEATURES}
-    assert excused <= {"float64", "bfloat16", "cooperative_matrix", "matrix_reductions", "cooperative_matrix2"}
+    assert excused <= {"float64", "bfloat16", "cooperative_matrix", "matrix_reductions"}
     for item in translations:
         assert item.text or item.needs - METAL_FEATURES or item.gap(), item.name
 

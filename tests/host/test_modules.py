@@ -30,7 +30,6 @@ CAPABILITIES = {
     **dict.fromkeys((5116, 5118), "bfloat16"),
     **dict.fromkeys((6017, 6018, 6019), "integer_dot_product"),
     **dict.fromkeys((5430, 5431, 5432), "matrix_reductions"),
-    **dict.fromkeys((*range(5433, 5436), 5439), "cooperative_matrix2"),
 }
 """The device feature that each capability of SPIR-V stands for."""
 

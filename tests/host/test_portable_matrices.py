@@ -16,7 +16,7 @@ REDUCING = [
     (spec.name, variant)
     for spec in KERNELS.values()
     for variant in spec.combinations()
-    if {"matrix_reductions", "cooperative_matrix2"} & set(spec.required_features(variant)) == {"matrix_reductions"}
+    if "matrix_reductions" in spec.required_features(variant)
 ]
 
 

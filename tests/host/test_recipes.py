@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import choices
 import pytest
 
-from dmlvk.devices.capabilities import SUBGROUPS, Capabilities, CooperativeMatrix, WorkgroupMatrix
+from dmlvk.devices.capabilities import SUBGROUPS, Capabilities, CooperativeMatrix
 from dmlvk.engine.recipe import FilledLaunch, FilledPlan, JointRecipes, Recipe, Recipes
 from dmlvk.kernels.common.plan import BlockCopy, Dispatch, Launch, Plan
 from dmlvk.kernels.common.registry import has_kernels
@@ -53,7 +53,7 @@ DEVICES = {
     "large": Capabilities(
         features=STORAGE
         | {"subgroup_size_control", "full_subgroups", "cooperative_matrix", "vulkan_memory_model"}
-        | {"matrix_reductions", "cooperative_matrix2"},
+        | {"matrix_reductions"},
         workgroup_invocations=1024,
         shared_memory_bytes=49152,
         storage_buffer_bytes=2**32 - 1,
@@ -63,7 +63,6 @@ DEVICES = {
             CooperativeMatrix(16, 16, 16, "float16", "float32"),
             CooperativeMatrix(16, 16, 32, "int8", "int32"),
         ),
-        workgroup_matrices=(WorkgroupMatrix(128, 32, 16, 16, "float16", "float32"),),
     ),
     "small": Capabilities(features=STORAGE, subgroup_size=16, minimum_subgroup_size=16, maximum_subgroup_size=16),
 }

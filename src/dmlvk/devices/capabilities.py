@@ -21,7 +21,6 @@ FEATURE_NAMES: Final = (
     "subgroup_shuffle",
     "cooperative_matrix",
     "matrix_reductions",
-    "cooperative_matrix2",
     "bfloat16",
     "integer_dot_product",
     "memory_budget",
@@ -56,25 +55,6 @@ class CooperativeMatrix(NamedTuple):
     sums: str
 
 
-class WorkgroupMatrix(NamedTuple):
-    """Matrices of ``VK_NV_cooperative_matrix2`` that a workgroup multiplies as a whole: (m, k) by (k, n) plus (m, n), of any
-    multiples of these sizes.
-
-    Attributes:
-        invocations: The invocations of the workgroup.
-        m, n, k: The sizes.
-        operands: Component type of both factors, such as "float16" or "int8".
-        sums: Component type of the addend and the result.
-    """
-
-    invocations: int
-    m: int
-    n: int
-    k: int
-    operands: str
-    sums: str
-
-
 @dataclass(frozen=True)
 class Capabilities:
     """A device's abilities. The defaults are the least that Vulkan 1.3 guarantees, and ``SUBGROUPS``.
@@ -89,7 +69,6 @@ class Capabilities:
         storage_buffer_bytes: Most bytes of one storage binding.
         storage_buffers: Most storage bindings of a launch.
         cooperative_matrices: The shapes that ``cooperative_matrix`` multiplies, in the driver's order.
-        workgroup_matrices: Those that workgroups multiply with ``cooperative_matrix2``, likewise.
         matrix_fragments: Whether elements of matrices lie in invocations as ``glsl/include/matrix_fragments.glsl`` has them:
             what a device is asked when it is opened.
         allow_half_precision: Whether FLOAT32 may be computed in float16: what an operator is compiled with
@@ -111,7 +90,6 @@ class Capabilities:
     storage_buffer_bytes: int = 2**27
     storage_buffers: int = 4
     cooperative_matrices: tuple[CooperativeMatrix, ...] = ()
-    workgroup_matrices: tuple[WorkgroupMatrix, ...] = ()
     matrix_fragments: bool = False
     allow_half_precision: bool = False
     max_launches: int = 1 << 14

@@ -18,7 +18,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "16bit": ("float16", "bfloat16", "int16", "storage16"),
     "64bit": ("int64", "float64"),
     "subgroups": ("subgroup_arithmetic", "subgroup_shuffle"),
-    "cooperative": ("cooperative_matrix", "matrix_reductions", "cooperative_matrix2"),
+    "cooperative": ("cooperative_matrix", "matrix_reductions"),
     "all": FEATURE_NAMES,
 }
 """Names for several features that are left off together."""

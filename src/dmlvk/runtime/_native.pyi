@@ -45,7 +45,7 @@ class PhysicalDevice:
 
 FEATURE_NAMES: tuple[str, ...]
 """float16 int8 int16 int64 float64 storage16 storage8 subgroup_size_control full_subgroups
-subgroup_arithmetic subgroup_shuffle cooperative_matrix matrix_reductions cooperative_matrix2 bfloat16
+subgroup_arithmetic subgroup_shuffle cooperative_matrix matrix_reductions bfloat16
 integer_dot_product memory_budget buffer_device_address vulkan_memory_model atomic_float executable_properties
 external_memory external_semaphores
 (each the Vulkan feature or extension of that meaning; subgroup_size_control where compute shaders may require a size)."""

@@ -32,7 +32,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from dmlvk.devices.capabilities import Capabilities, CooperativeMatrix, WorkgroupMatrix
+from dmlvk.devices.capabilities import Capabilities, CooperativeMatrix
 from dmlvk.devices.mask import Mask
 from dmlvk.devices.model import CPU, DEVICES, GENERIC_GPU, DeviceModel, NumberSource
 from dmlvk.html.elements import facts, notebook
@@ -569,32 +569,15 @@ def _cached_file(info: DeviceInfo, kind: str, suffix: str) -> pathlib.Path | Non
     return folder / f"{kind}-{info.uuid}-{physical.driver_version:08x}-{int(physical.limits['subgroupSize'])}.{suffix}"
 
 
-def _matrices(physical: _native.PhysicalDevice, scope: str) -> list[dict[str, Any]]:
-    """The cooperative matrices of a scope with factors of one type, and an addend of the result's type."""
-    return [
-        shape
+def _cooperative_matrices(physical: _native.PhysicalDevice) -> tuple[CooperativeMatrix, ...]:
+    """Those of subgroups with factors of one type, and an addend of the result's type."""
+    return tuple(
+        CooperativeMatrix(shape["m"], shape["n"], shape["k"], shape["a_type"], shape["c_type"])
         for shape in physical.cooperative_matrices
-        if shape["scope"] == scope
+        if shape["scope"] == "subgroup"
         and shape["a_type"] == shape["b_type"]
         and shape["c_type"] == shape["result_type"]
         and not shape["saturating"]
-    ]
-
-
-def _cooperative_matrices(physical: _native.PhysicalDevice) -> tuple[CooperativeMatrix, ...]:
-    """Those of subgroups."""
-    return tuple(
-        CooperativeMatrix(shape["m"], shape["n"], shape["k"], shape["a_type"], shape["c_type"])
-        for shape in _matrices(physical, "subgroup")
-    )
-
-
-def _workgroup_matrices(physical: _native.PhysicalDevice) -> tuple[WorkgroupMatrix, ...]:
-    """Those of whole workgroups, of any multiples of some sizes."""
-    return tuple(
-        WorkgroupMatrix(shape["invocations"], shape["m"], shape["n"], shape["k"], shape["a_type"], shape["c_type"])
-        for shape in _matrices(physical, "workgroup")
-        if shape["invocations"]
     )
 
 
@@ -624,7 +607,6 @@ def _reported(physical: _native.PhysicalDevice, model: DeviceModel) -> Capabilit
     return Capabilities(
         features=frozenset(name for name, on in physical.features.items() if on),
         cooperative_matrices=_cooperative_matrices(physical),
-        workgroup_matrices=_workgroup_matrices(physical),
         subgroup_size=int(limits["subgroupSize"]),
         minimum_subgroup_size=int(limits["minSubgroupSize"]),
         maximum_subgroup_size=int(limits["maxSubgroupSize"]),

@@ -26,8 +26,8 @@
 // matrices. Rows are padded by a word against bank conflicts.
 // With one set, values and the next keys are on their way from memory, in registers, while scores are made; values come to
 // their place before they are added, and the next keys while they are. With two, the next tile comes to the other set as this
-// one begins, and the one after it is on its way until then: one barrier a tile, not two. The bias of a tile is on its way
-// as this begins.
+// one begins, and the one after it is on its way until then: one barrier a tile, not two. The bias of the next tile is on its way
+// while values are added (with IN_PLACE 0 that of a tile as this begins).
 // Bindings: Q, K, V, BIAS, MASK, RELATIVE, LENGTHS, SINKS read, Y written; PARTIALS written instead where SPLIT, as by
 // attention_tiles.
 // Constants: LOCAL_SIZE_X invocations in subgroups of SUBGROUP; TILE_ROWS, SUB_ROWS, at most SUBGROUP; TILE_KEYS; HEAD,
@@ -321,6 +321,7 @@ uvec2 seen_keys(uint row) {
 void fetch_first() {
     fetch_keys(start_key);
     if (SETS == 2) fetch_values(start_key);
+    if (IN_PLACE != 0 && HAS_RELATIVE != 0) fetch_bias(start_key);
 }
 
 // Asks for all of a tile of keys and values, if there is one.
@@ -481,6 +482,7 @@ void share_first() {
     if (start_key < end_key) {
         share_keys();
         if (SETS == 2) share_values();
+        if (IN_PLACE != 0 && HAS_RELATIVE != 0) share_bias();
     }
     if (SETS == 2) fetch_tile(start_key + TILE_KEYS);
 }
@@ -506,17 +508,15 @@ void begin_peaks(bool first_part) {
 void find_peaks(bool of_all) {
     uint first_key = start_key;
     [[dont_unroll]] while (true) {
-        if (HAS_RELATIVE != 0) {
-            fetch_bias(first_key);
-            share_bias();
-        }
         barrier();
         if (has_rows) raise_peaks(first_key, first_key + TILE_KEYS <= seen_by_all && first_key >= seen_from);
         first_key += TILE_KEYS;
         if (!of_all && !(LATE_PEAKS && in_workgroup(has_rows && peaks_missing)) || first_key >= end_key) break;
         barrier();
         fetch_keys(first_key);
+        if (HAS_RELATIVE != 0) fetch_bias(first_key);
         share_keys();
+        if (HAS_RELATIVE != 0) share_bias();
     }
     if (first_key > start_key + TILE_KEYS) {
         barrier();
@@ -546,7 +546,7 @@ void add_values() {
             fetch_values(first_key);
             if (next_key < end_key) fetch_keys(next_key);
         }
-        if (HAS_RELATIVE != 0) fetch_bias(first_key);
+        if (IN_PLACE == 0 && HAS_RELATIVE != 0) fetch_bias(first_key);
         barrier();
         if (SETS == 2 && next_key < end_key) {
             set_at = TILES_SIZE - set_at;
@@ -557,13 +557,10 @@ void add_values() {
         }
 #if IN_PLACE
         if (has_rows) {
-            if (HAS_RELATIVE != 0) {
-                share_bias();
-                subgroup_barrier();
-            }
             // Two copies: without the test in each block of scores the first is faster.
             if (inside) weigh(first_key, true);
             else weigh(first_key, false);
+            if (HAS_RELATIVE != 0) fetch_bias(next_key);
         }
 #else
         const uint first_row = own_first - own_rows;
@@ -660,6 +657,12 @@ void add_values() {
                     [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m)
                         sums[m][n] = coopMatMulAdd(weights[m][i], values, sums[m][n]);
                 }
+#if IN_PLACE
+            if (HAS_RELATIVE != 0) {
+                subgroup_barrier();
+                share_bias();
+            }
+#endif
         }
         if (SETS == 2) set_at = TILES_SIZE - set_at;
     }

@@ -36,10 +36,16 @@ class Pace(NamedTuple):
 
 
 class Paces(NamedTuple):
-    """What a workgroup takes that has a processor for itself, and one of several."""
+    """What a workgroup takes that has a processor for itself, and one of several.
+
+    Attributes:
+        alone, shared: These.
+        at_once: The workgroups that a processor has at once: those of the next round wait for all of them.
+    """
 
     alone: Pace
     shared: Pace
+    at_once: int
 
 
 class CooperativeShape(NamedTuple):
@@ -89,17 +95,16 @@ class CooperativeShape(NamedTuple):
         return 16 * words + (0 if in_place else 4 * rows)
 
 
-_BLOCKS_OF_TWO = Paces(alone=Pace(3.38, 0.02, 1.101), shared=Pace(1.75, 0.107, 0.709))
-_TWO_OF_HALF_THE_KEYS = Paces(alone=Pace(2.89, 0.05, 0.559), shared=Pace(1.56, 0.173, 0.241))
-_TWO_OF_WIDE_HEADS = Paces(alone=Pace(4.95, 0.1, 0.488), shared=Pace(4.42, 0.091, 0.286))
-_EIGHT_SUBGROUPS = Paces(alone=Pace(2.77, 0.149, 0.975), shared=Pace(2.61, 0.216, 0.946))
-_FOUR_SUBGROUPS = Paces(alone=Pace(1.94, 0.027, 0.735), shared=Pace(1.5, 0.087, 0.531))
-_HALF_THE_KEYS = Paces(alone=Pace(1.95, 0.069, 0.359), shared=Pace(0.72, 0.041, 0.272))
-"""H200 (driver 580, 2026-11-30), fitted to 95 ways of 21 problems of 8 to 96 heads with 77 to 4096 rows and keys, of 40 to
-128 elements, within 8 % (root of the mean square). Of the ways of 39 problems, 11 of them with a bias and 7 causal, the one
-that is chosen took 1.4 % longer than the fastest, geometric mean, and 16 % at most (causal: 32 of 1024 rows of 128)."""
-_AT_ONCE = 3
-"""The workgroups that a processor has at once, as the fit has it: those of the next round wait for all of them."""
+_BLOCKS_OF_TWO = Paces(alone=Pace(3.45, 0.02, 1.091), shared=Pace(1.99, 0.084, 0.786), at_once=2)
+_TWO_OF_HALF_THE_KEYS = Paces(alone=Pace(2.9, 0.052, 0.56), shared=Pace(1.75, 0.126, 0.315), at_once=2)
+_TWO_OF_WIDE_HEADS = Paces(alone=Pace(4.94, 0.1, 0.488), shared=Pace(4.56, 0.095, 0.335), at_once=2)
+_EIGHT_SUBGROUPS = Paces(alone=Pace(2.93, 0.056, 1.012), shared=Pace(2.58, 0.229, 0.937), at_once=2)
+_FOUR_SUBGROUPS = Paces(alone=Pace(1.94, 0.027, 0.735), shared=Pace(1.5, 0.087, 0.531), at_once=3)
+_HALF_THE_KEYS = Paces(alone=Pace(1.95, 0.069, 0.359), shared=Pace(0.89, 0.041, 0.272), at_once=3)
+"""H200 (driver 580, 2026-11-30), fitted to 95 ways of 20 problems of 8 to 128 heads with 128 to 4096 rows and 77 to 4096
+keys, of 40 to 128 elements, within 8 % (root of the mean square). Of the ways of 39 problems, 12 of them with a bias and 7
+causal, the one that is chosen took 1 % longer than the fastest, geometric mean, and 16 % at most (causal, 32 of 1024 rows of
+128)."""
 ATTENTION_SHAPES = {
     "fragments": (
         CooperativeShape(4, 2, 64, widest=80, biased=False, paces=_BLOCKS_OF_TWO),
@@ -216,10 +221,11 @@ def _microseconds(shape: CooperativeShape, caps: Capabilities, lines: int, field
     key_tiles = -(-keys // shape.keys)
     tiles = -(-key_tiles // parts)
     workgroups = heads * -(-rows // (shape.subgroups * shape.blocks * lines)) * parts
-    alone, shared = (pace.microseconds(tiles, max(sizes)) for pace in shape.paces)
-    rounds, left = divmod(workgroups, _AT_ONCE * caps.model.processors)
+    alone, shared = (pace.microseconds(tiles, max(sizes)) for pace in (shape.paces.alone, shape.paces.shared))
+    at_once = shape.paces.at_once
+    rounds, left = divmod(workgroups, at_once * caps.model.processors)
     last = max(alone, -(-left // caps.model.processors) * shared) if left else 0.0
-    return rounds * max(alone, _AT_ONCE * shared) + last
+    return rounds * max(alone, at_once * shared) + last
 
 
 def matrix_parts(

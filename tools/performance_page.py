@@ -54,18 +54,17 @@ them, which need no shared memory, 384 and 411, from which comes off what laying
 of bytes, and convolutions miss with that rung, and so do those of bfloat16. **Sixteen rows** of float32 read their
 weights at 0.83 to 0.88 of a copy, by tiles, and their multiply-adds alone take 44 % of the time; eight rows, whose weights
 go straight to registers, read them as fast as a copy. With sixteen the sums leave too few registers for loads: 334 us at
-best of 30 shapes, tiles 289 to 304. **float16 attention**: with heads of 128,
-274 to 297 TFLOP/s where the driver brings the tiles, and 253 causal, with the copies of keys and values to their cache
-in it. A round of 16 keys is 232 instructions, 70 of them multiplications, which alone would allow 570: four subgroups
-wait for each other four times in it, for keys, scores, exponentials and values in turn, and two workgroups are all that
-the registers hold. It asks for keys where it needs them; asking for keys ahead gains most of what they cost, asking for
-values, too, costs more than it gains (4 to 12 % of heads of 128). With 32 keys a round each invocation kept 240 bytes
-in local memory. Of 512 causal rows, 40 % is what tiles take beside their keys, and the copies. Where a shader brings the
-tiles, in narrower heads, few tiles and with biases, multiplications, exponentials and reading for both from shared memory
-took 28 us of 16 heads of 1024 rows of 128 elements, which take 38, and 24 of 8 heads of 1500 of 64, which take 33; the rest
-is barriers, and loads and writes of tiles. What waits for counters instead of barriers, makes a quarter or half of the
-exponentials of multiply-adds, or reads keys and values from memory straight into matrices was no faster. Of heads of 256
-registers hold the sums of 16 rows a subgroup, for which it reads all keys and values of a tile. **float32
+best of 30 shapes, tiles 289 to 304. **float16 attention** with heads of 128
+reaches 327 to 352 TFLOP/s, and 293 of 2048 causal rows, with the copies of keys and values to their cache in it. Of a
+tile of 32 keys a subgroup with 32 rows multiplies 128 times, which is half of what it takes; it reads factors from shared
+memory 44 times, makes 32 exponentials an invocation, which wait for one another, and meets the others at two barriers.
+All 255 registers are taken, so a processor has two workgroups, and a scheduler two subgroups to choose from. With 96
+elements exponentials weigh more (32 for 96 multiplications), and 1152 workgroups share 264 places. Of 512 causal rows
+much is what tiles take beside their keys, and the copies. Of heads of 256 registers hold the sums of 16 rows a subgroup, for
+which it reads all keys and values of a tile: half as many multiplications for what is read. What waits for counters
+instead of barriers, makes a quarter or half of the exponentials of multiply-adds, or reads keys and values from memory
+straight into matrices was no faster. In this run PyTorch's eager calls for 77 and 512 rows took 45 to 68 us, where they
+took 26 to 42 in that of 7d932fa9: by those the bias is at 0.74, and missed. **float32
 attention** with heads of 128 stands at 39 TFLOP/s, PyTorch's at 44. The same loop with nothing but its products, from
 shared memory, reaches 43 to 45: of 2.03 ms with heads of 64, products alone took 1.59; leaving out the exponentials
 saved 0.17, the loads 0.24, the barriers 0.06. The order of products that made our float32 Gemm faster (its products
@@ -122,7 +121,7 @@ ceiling there, and 0.67 what waiting for each other's sums makes of it; of the p
 starts and drains, as above.
 
 Of the matrix kernels: float16 products reach 331 to 341 TFLOP/s through cooperative matrices, half of cuBLAS, which
-has Hopper's asynchronous multiplications to itself; float16 convolution and attention stand at 0.4 to 0.6 x for the
+has Hopper's asynchronous multiplications to itself; float16 convolution and attention stand at 0.4 to 0.9 x for the
 same reason. float32 products were at 0.84 to 0.93 x, and are at 0.91 to 1.00 in the table of targets. 8 and 16 rows in
 float32 read their weights at 62 to 77 % of the copy bandwidth. A float16 LSTM of 16 sequences takes 3.5 times as long as
 cuDNN's, of 64 1.3 times: cuDNN keeps the recurrence matrix on the processors for all steps, and each of ours is a

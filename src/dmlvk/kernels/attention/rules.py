@@ -159,8 +159,8 @@ ATTENTION = (
         "reductions",
         when=_are_rows_of_matrices,
         possible=_matrices("reductions"),
-        because="the same in one part. H200 (driver 580, 2026-11-30), us so and with fragments: 32 heads of 4096 rows "
-        "of 128 1,025 and 839, 32 of 2048 of 80 162 and 141",
+        because="the same in one part. H200 (driver 580, 2026-11-30), us so, where the loop looked for peaks, and with "
+        "fragments: 32 heads of 4096 rows of 128 1,025 and 839, 32 of 2048 of 80 162 and 141",
     ),
     Rule(
         "cooperative split",

@@ -388,6 +388,16 @@ def test_the_shape_of_matrices_is_what_an_h200_is_done_with_first(
     assert found == shape
 
 
+@pytest.mark.parametrize(("rows", "size", "shape"), [(1024, 128, (8, 1, 64)), (4096, 64, (4, 2, 32))])
+def test_the_shape_where_no_query_sees_a_later_key(rows: int, size: int, shape: tuple[int, int, int]) -> None:
+    """Tiles with most keys begin, so that what counts is what all take together, and the longest of them."""
+    desc = choices.cached_attention(rows, size, FLOAT16, rows, groups=4)
+    launch = lower(desc, choices.DEVICES["h200"], force="fragments").dispatches[-1]
+    assert isinstance(launch, Dispatch)
+    constants = dict(launch.kernel.constants)
+    assert (constants["LOCAL_SIZE_X"] // 32, constants["SUB_ROWS"] // 16, constants["TILE_KEYS"]) == shape
+
+
 @pytest.mark.parametrize(
     ("heads", "queries", "keys", "size", "parts"),
     [

@@ -406,6 +406,7 @@ def problem_fields(operands: Operands) -> dict[str, Any]:
         "words": grouped(WORD_BITS // bits),
         "unpadded": bool(operands.around.constants.get("UNPADDED", 0)),
         "plain": _is_plain(operands),
+        "causal": bool(operands.around.constants.get("LENGTHS", 0)) and not operands.around.params["both_ways"],
         "scale": operands.around.params["scale"],
         "bias": bool(operands.around.constants["HAS_RELATIVE"]),
         "bias_words": _in_words(operands.around.params["relative_strides"], operands.keys, WORD_BITS // bits),

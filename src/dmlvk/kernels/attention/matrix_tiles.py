@@ -13,8 +13,8 @@ from dmlvk.kernels.attention.problem import AttentionProblem
 from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix
 from dmlvk.spec.size import decided
 
-_Fields = tuple[int, int, int, int, int]
-"""Heads, rows, keys, and the elements of a head of keys and of values."""
+_Fields = tuple[int, int, int, int, int, int]
+"""Heads, rows, keys, those that a row sees on average, and the elements of a head of keys and of values."""
 
 
 class Pace(NamedTuple):
@@ -30,7 +30,7 @@ class Pace(NamedTuple):
     tile: float
     wide: float
 
-    def microseconds(self, tiles: int, head: int) -> float:
+    def microseconds(self, tiles: float, head: int) -> float:
         """What so many tiles of keys take."""
         return self.start + tiles * (self.tile + self.wide * head / 64)
 
@@ -98,13 +98,12 @@ class CooperativeShape(NamedTuple):
 _BLOCKS_OF_TWO = Paces(alone=Pace(3.45, 0.02, 1.091), shared=Pace(1.99, 0.084, 0.786), at_once=2)
 _TWO_OF_HALF_THE_KEYS = Paces(alone=Pace(2.9, 0.052, 0.56), shared=Pace(1.75, 0.126, 0.315), at_once=2)
 _TWO_OF_WIDE_HEADS = Paces(alone=Pace(4.94, 0.1, 0.488), shared=Pace(4.56, 0.095, 0.335), at_once=2)
-_EIGHT_SUBGROUPS = Paces(alone=Pace(2.93, 0.056, 1.012), shared=Pace(2.58, 0.229, 0.937), at_once=2)
+_EIGHT_SUBGROUPS = Paces(alone=Pace(2.66, 0.211, 0.949), shared=Pace(2.66, 0.211, 0.949), at_once=1)
 _FOUR_SUBGROUPS = Paces(alone=Pace(1.94, 0.027, 0.735), shared=Pace(1.5, 0.087, 0.531), at_once=3)
 _HALF_THE_KEYS = Paces(alone=Pace(1.95, 0.069, 0.359), shared=Pace(0.89, 0.041, 0.272), at_once=3)
 """H200 (driver 580, 2026-11-30), fitted to 95 ways of 20 problems of 8 to 128 heads with 128 to 4096 rows and 77 to 4096
 keys, of 40 to 128 elements, within 8 % (root of the mean square). Of the ways of 39 problems, 12 of them with a bias and 7
-causal, the one that is chosen took 1 % longer than the fastest, geometric mean, and 16 % at most (causal, 32 of 1024 rows of
-128)."""
+causal, the one that is chosen took 0.5 % longer than the fastest, geometric mean, and 6 % at most."""
 ATTENTION_SHAPES = {
     "fragments": (
         CooperativeShape(4, 2, 64, widest=80, biased=False, paces=_BLOCKS_OF_TWO),
@@ -186,7 +185,8 @@ def _fitting(problem: AttentionProblem, caps: Capabilities, way: str) -> tuple[C
 
 
 def _fields(problem: AttentionProblem) -> _Fields:
-    return problem.heads, problem.rows, problem.keys, problem.head_size, problem.value_size
+    seen = problem.keys - (problem.queries - 1) // 2 if problem.causal else problem.keys
+    return problem.heads, problem.rows, problem.keys, seen, problem.head_size, problem.value_size
 
 
 def matrix_shape(
@@ -217,12 +217,17 @@ def _best_shape(caps: Capabilities, way: str, fitting: tuple[int, ...], lines: i
 def _microseconds(shape: CooperativeShape, caps: Capabilities, lines: int, fields: _Fields, parts: int) -> float:
     """What a dispatch takes but for its start, with the keys in so many parts."""
     assert shape.paces is not None, "it was measured"
-    heads, rows, keys, *sizes = fields
+    heads, rows, keys, seen, *sizes = fields
     key_tiles = -(-keys // shape.keys)
     tiles = -(-key_tiles // parts)
     workgroups = heads * -(-rows // (shape.subgroups * shape.blocks * lines)) * parts
     alone, shared = (pace.microseconds(tiles, max(sizes)) for pace in (shape.paces.alone, shape.paces.shared))
     at_once = shape.paces.at_once
+    if seen < keys and parts == 1:
+        # Those with most tiles begin, others take their places as these end: all processors are busy until the last.
+        each = shape.paces.shared.microseconds(seen / shape.keys + 0.5, max(sizes))
+        together = min(at_once, workgroups / caps.model.processors)
+        return max(workgroups / caps.model.processors * each, (alone + max(alone, together * shared)) / 2)
     rounds, left = divmod(workgroups, at_once * caps.model.processors)
     last = max(alone, -(-left // caps.model.processors) * shared) if left else 0.0
     return rounds * max(alone, at_once * shared) + last
@@ -265,7 +270,7 @@ def _parted(fitting: tuple[int, ...], way: str) -> int | None:
 
 def _times_of_parts(caps: Capabilities, shape: CooperativeShape, lines: int, fields: _Fields) -> dict[int, float]:
     """The parts that keys may be shared out in, each with the microseconds but for the first dispatch's start."""
-    heads, rows, keys, _, value = fields
+    heads, rows, keys, _, _, value = fields
     tiles = -(-keys // shape.keys)
     times = {}
     for wanted in _PARTS:

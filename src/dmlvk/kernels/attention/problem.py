@@ -22,6 +22,7 @@ class AttentionProblem:
         unpadded: Whether sequences have starts of their own.
         plain: Whether all that is done to scores is to scale them and to add a tensor, and all keys count, so that products
             and a softmax say it.
+        causal: Whether a query sees no key behind its own.
         scale: What products of queries and keys are multiplied by.
         bias: Whether a number is added to each score.
         bias_words: Whether rows of these numbers consist of aligned 16-byte words.
@@ -39,6 +40,7 @@ class AttentionProblem:
     words: bool
     unpadded: bool
     plain: bool
+    causal: bool
     scale: float
     bias: bool
     bias_words: bool

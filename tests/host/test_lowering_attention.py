@@ -335,6 +335,8 @@ def test_matrices_tile_the_workgroup(device: str) -> None:
         ("reductions", 24, 128, True, (4, 1, 32)),
         ("fragments", 48, 160, True, (8, 1, 64)),
         ("fragments", 48, 160, False, (4, 1, 32)),
+        ("fragments", 48, 256, True, (8, 1, 16)),
+        ("fragments", 48, 256, False, (4, 1, 16)),
         ("subgroups of 32", 48, 64, True, (4, 2, 32)),
         ("subgroups of 8", 48, 128, True, (4, 1, 64)),
         ("subgroups of 8", 48, 128, False, (2, 1, 64)),

@@ -116,6 +116,7 @@ ATTENTION_SHAPES = {
         CooperativeShape(4, 1, 32, paces=_HALF_THE_KEYS),
         CooperativeShape(4, 1, 32, narrower=128, widest=160),
         CooperativeShape(4, 1, 16, narrower=160, widest=192),
+        CooperativeShape(8, 1, 16, narrower=192, widest=256, held=160),
         CooperativeShape(4, 1, 16, narrower=192, widest=256, held=128),
     ),
     "reductions": (
@@ -140,7 +141,7 @@ ATTENTION_SHAPES = {
 with 8 and 32, 195 with 4 and 16, and of 256 rows 17.4 with 8 and 64, 13.9 with 4 and 32 or 16; of 192 16 of 2048 225 with 4
 and 16, 248 with 4 and 32, 234 with 8 and 32, and 8 of 256 16.0, 19.2 and 21.5; of 256 16 of 2048 347 with 4 and 16, 405 with
 8 and 32, and of 512 36 and 57. With fragments, 16 of 2048: 169, 223 and 328 (of 256 with half of the columns held, 338
-with a quarter)."""
+with a quarter); 32 of 256 612 with 8 and 16, 648 with 4."""
 _MERGE_START = 0.7
 """The microseconds of a dispatch that brings parts together, beside its start and what it reads: H200 (driver 580,
 2026-11-30), fitted to 67 ways of 12 problems in 2 to 64 parts, within 10 %, and held against 45 ways of 12 since tiles

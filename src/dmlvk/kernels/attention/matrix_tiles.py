@@ -39,7 +39,7 @@ class Paces(NamedTuple):
     """What a workgroup takes that has a processor for itself, and one of several.
 
     Attributes:
-        alone, shared: These.
+        alone, shared: The one and the other.
         at_once: The workgroups that a processor has at once: those of the next round wait for all of them.
     """
 
@@ -144,9 +144,8 @@ and 16, 248 with 4 and 32, 234 with 8 and 32, and 8 of 256 16.0, 19.2 and 21.5; 
 with a quarter); 32 of 256 612 with 8 and 16, 648 with 4."""
 _MERGE_START = 0.7
 """The microseconds of a dispatch that brings parts together, beside its start and what it reads: H200 (driver 580,
-2026-11-30), fitted to 67 ways of 12 problems in 2 to 64 parts, within 10 %, and held against 45 ways of 12 since tiles
-became faster: all but one are shared out as the fastest way has it, and 8 heads of 64 rows and 1024 keys take 11.1 us where
-8 parts take 10.4."""
+2026-11-30), fitted to 67 ways of 12 problems in 2 to 64 parts, within 10 %. With fragments three of four problems are shared
+out as the fastest of 1, 2, 4 and 8 parts has it, and 8 heads of 64 rows and 1024 keys in 16 (8 take 9.4 us)."""
 _PARTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
 

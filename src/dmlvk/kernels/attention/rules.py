@@ -121,9 +121,9 @@ ATTENTION = (
         when=_fragment_parts_pay,
         possible=_parts(_matrices("fragments")),
         because="few rows and many keys: the keys are shared out, or few workgroups would read them all. H200 (driver 580, "
-        "2026-11-30), us so, in one part, of PyTorch: 12 heads of 128 rows and 2048 keys of 64 15.6, 28.5 and 22.2; "
-        "8 of 64 rows and 1024 keys 11.1, 16.4 and 13.1; 8 of 256 and 1024 of 128 17.4, 26.9 and 16.9; but 12 of 512 "
-        "and 512 16.7, 10.9 and 9.1",
+        "2026-11-30), us so, in one part, of PyTorch: 12 heads of 128 rows and 2048 keys of 64 13.4, 27.2 and 22.2; "
+        "8 of 64 rows and 1024 keys 9.4, 15.6 and 13.1; 8 of 256 and 1024 of 128 15.9, 26.6 and 16.9; 16 of 512 and 4096 "
+        "49 and 51",
     ),
     Rule(
         "products",

@@ -83,6 +83,7 @@ DEVICES = {
             CooperativeMatrix(16, 16, 32, "int8", "int32"),
             CooperativeMatrix(16, 16, 32, "uint8", "uint32"),
         ),
+        matrix_fragments=True,
         allow_half_precision=True,
     ),
 }

@@ -650,10 +650,11 @@ def test_peaks_far_from_the_first_tiles(
     v = random(3, 203, sizes[1], seed=2)
     if ends is not None:
         q[:, :, 0], k[:, :, 0] = ends[0], np.linspace(*ends[1:], 203)
-    found, expected = of_words(device, rule, q, k, v, sizes[0] ** -0.5)
+    operator, expected = OfWords(device, rule, q, k, v, sizes[0] ** -0.5), exactly(q, k, v, sizes[0] ** -0.5)
+    found = operator.run()
     np.testing.assert_allclose(found, expected, rtol=0, atol=2e-3 * np.abs(expected).max())
     for _ in range(3):
-        np.testing.assert_array_equal(of_words(device, rule, q, k, v, sizes[0] ** -0.5)[0], found)
+        np.testing.assert_array_equal(operator.run(), found)
 
 
 @pytest.mark.parametrize("rule", [*OF_MATRICES, "blocks", "tiles", "split"])

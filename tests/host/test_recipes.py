@@ -63,6 +63,7 @@ DEVICES = {
             CooperativeMatrix(16, 16, 16, "float16", "float32"),
             CooperativeMatrix(16, 16, 32, "int8", "int32"),
         ),
+        matrix_fragments=True,
     ),
     "small": Capabilities(features=STORAGE, subgroup_size=16, minimum_subgroup_size=16, maximum_subgroup_size=16),
 }

@@ -145,7 +145,7 @@ ATTENTION = (
         because="float16 where it is known where elements of matrices lie, and scores become a factor in place: they never "
         "leave registers. H200 (driver 580, 2026-11-30), us so and of PyTorch: 12 heads of 512 rows of 64 10.2 and 9.3, of "
         "197 7.3 and 7.6, 8 of 1500 29.6 and 20.2, 64 of 2048 218 and 152; 32 of 2048 of 80 141 and 106; 16 of 1024 of 128 "
-        "37.5 and 18.8, 16 of 2048 of 256 328 and 107. Where no query sees a later key, 4 heads to one of keys, us so and "
+        "37.5 and 18.8, 32 of 2048 of 256 612 and 233. Where no query sees a later key, 4 heads to one of keys, us so and "
         "by the matrices of a workgroup of VK_NV_cooperative_matrix2: of 128 128 heads of 512 rows 52 and 63, of 2048 "
         "473 and 548, of 130 15.9 and 21.5; of 64 32 of 4096 252 and 253, 128 of 512 34 and 37; of 80 64 of 1024 51 and 61",
     ),

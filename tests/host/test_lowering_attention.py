@@ -249,6 +249,31 @@ def test_tiles_keep_processors_busy(heads: int, queries: int, size: int, tile: t
     assert tuple(constants[name] for name in ("TILE_ROWS", "TILE_KEYS", "DEPTH", "HEAD")) == tile
 
 
+@pytest.mark.parametrize(
+    ("shape", "is_shared", "tile"),
+    [
+        ({"batch": 8, "heads": (12, 12), "queries": 512, "keys": 512}, False, (64, 32)),
+        ({"batch": 8, "heads": (12, 12), "queries": 512, "keys": 512, "size": 96}, False, (128, 64)),
+        ({"batch": 4, "heads": (16, 16), "queries": 1024, "keys": 1024}, True, (128, 32)),
+        ({"batch": 8, "heads": (16, 16), "queries": 512, "keys": 512, "size": 96}, True, (128, 32)),
+        ({"batch": 2, "heads": (16, 16), "queries": 1024, "keys": 1024, "size": 128}, False, (128, 32)),
+    ],
+)
+def test_tiles_of_matrices_by_the_place_of_a_bias(shape: dict[str, Any], is_shared: bool, tile: tuple[int, int]) -> None:
+    """Rows and keys of what was the fastest tile of an H200: with a bias of each head of each entry, which comes from memory,
+    and with one of all, which a cache holds."""
+    desc = attention(relative=True, **shape)
+    if is_shared:
+        bias = desc.tensor("relative_position_bias_tensor")
+        desc = desc.replace(
+            relative_position_bias_tensor=TensorDesc(FLOAT16, bias.sizes, (0, 0, *bias.effective_strides[2:]))
+        )
+    (dispatch,) = lower(desc, choices.DEVICES["h200"]).dispatches
+    assert isinstance(dispatch, Dispatch)
+    constants = dict(dispatch.kernel.constants)
+    assert (constants["TILE_ROWS"], constants["TILE_KEYS"]) == tile
+
+
 @pytest.mark.parametrize(("rows", "tile"), [(1, 8), (8, 8), (16, 16), (48, 48), (64, 64)])
 def test_tiles_of_parts_are_filled(rows: int, tile: int) -> None:
     """Where the keys are shared out, there is work for all processors whatever the rows of a tile."""

@@ -388,6 +388,10 @@ def problem_fields(operands: Operands) -> dict[str, Any]:
     sizes = operands.sizes
     rows = (operands.q, operands.k, operands.v, operands.y)
     bits = element_bits(operands.data_type)
+    bias = bool(operands.around.constants["HAS_RELATIVE"])
+    bias_sizes = (sizes.batch, sizes.query_heads, sizes.queries, operands.keys)
+    bias_strides = operands.around.params["relative_strides"]
+    bias_elements = math.prod(size for size, stride in zip(bias_sizes, bias_strides, strict=True) if stride)
 
     def grouped(count: int) -> bool:
         wide = sizes.head_size % count == 0 and sizes.value_head_size % count == 0
@@ -408,8 +412,9 @@ def problem_fields(operands: Operands) -> dict[str, Any]:
         "plain": _is_plain(operands),
         "causal": bool(operands.around.constants.get("LENGTHS", 0)) and not operands.around.params["both_ways"],
         "scale": operands.around.params["scale"],
-        "bias": bool(operands.around.constants["HAS_RELATIVE"]),
-        "bias_words": _in_words(operands.around.params["relative_strides"], operands.keys, WORD_BITS // bits),
+        "bias": bias,
+        "bias_words": _in_words(bias_strides, operands.keys, WORD_BITS // bits),
+        "bias_bytes": bias_elements * bits // 8 if bias else 0,
     }
 
 

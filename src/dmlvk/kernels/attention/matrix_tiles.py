@@ -13,8 +13,10 @@ from dmlvk.kernels.attention.problem import AttentionProblem
 from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix
 from dmlvk.spec.size import decided
 
-_Fields = tuple[int, int, int, int, int, int]
-"""Heads, rows, keys, those that a row sees on average, and the elements of a head of keys and of values."""
+_Fields = tuple[int, int, int, int, int, int, int]
+"""Heads, rows, keys, those that a row sees on average, the elements of a head of keys and of values, and the bytes of a bias."""
+_CACHED = 1 << 25
+"""Bytes of a bias that come from a cache. H200, whose cache holds 50 MiB."""
 
 
 class Pace(NamedTuple):
@@ -41,11 +43,13 @@ class Paces(NamedTuple):
     Attributes:
         alone, shared: The one and the other.
         at_once: The workgroups that a processor has at once: those of the next round wait for all of them.
+        biased: The times as long that they take with a bias from a cache, and with one from memory.
     """
 
     alone: Pace
     shared: Pace
     at_once: int
+    biased: tuple[float, float] = (1.12, 1.2)
 
 
 class CooperativeShape(NamedTuple):
@@ -95,9 +99,13 @@ class CooperativeShape(NamedTuple):
         return 16 * words + (0 if in_place else 4 * rows)
 
 
+_LATE_BIAS = 1.32, 1.6
+"""Of shapes with two blocks, which have no registers to ask for a tile's bias before the one before it has its weights. H200
+(driver 580, 2026-11-30): with these factors the chosen one of four shapes was the fastest of 16 problems with a bias, and of
+another one 0.3 % slower."""
 _BLOCKS_OF_TWO = Paces(alone=Pace(3.45, 0.02, 1.091), shared=Pace(1.99, 0.084, 0.786), at_once=2)
-_TWO_OF_HALF_THE_KEYS = Paces(alone=Pace(2.9, 0.052, 0.56), shared=Pace(1.75, 0.126, 0.315), at_once=2)
-_TWO_OF_WIDE_HEADS = Paces(alone=Pace(4.94, 0.1, 0.488), shared=Pace(4.56, 0.095, 0.335), at_once=2)
+_TWO_OF_HALF_THE_KEYS = Paces(alone=Pace(2.9, 0.052, 0.56), shared=Pace(1.75, 0.126, 0.315), at_once=2, biased=_LATE_BIAS)
+_TWO_OF_WIDE_HEADS = Paces(alone=Pace(4.94, 0.1, 0.488), shared=Pace(4.56, 0.095, 0.335), at_once=2, biased=_LATE_BIAS)
 _EIGHT_SUBGROUPS = Paces(alone=Pace(2.66, 0.211, 0.949), shared=Pace(2.66, 0.211, 0.949), at_once=1)
 _FOUR_SUBGROUPS = Paces(alone=Pace(1.94, 0.027, 0.735), shared=Pace(1.5, 0.087, 0.531), at_once=3)
 _HALF_THE_KEYS = Paces(alone=Pace(1.95, 0.069, 0.359), shared=Pace(0.89, 0.041, 0.272), at_once=3)
@@ -186,7 +194,8 @@ def _fitting(problem: AttentionProblem, caps: Capabilities, way: str) -> tuple[C
 
 def _fields(problem: AttentionProblem) -> _Fields:
     seen = problem.keys - (problem.queries - 1) // 2 if problem.causal else problem.keys
-    return problem.heads, problem.rows, problem.keys, seen, problem.head_size, problem.value_size
+    sizes = problem.head_size, problem.value_size
+    return problem.heads, problem.rows, problem.keys, seen, *sizes, problem.bias_bytes
 
 
 def matrix_shape(
@@ -217,15 +226,16 @@ def _best_shape(caps: Capabilities, way: str, fitting: tuple[int, ...], lines: i
 def _microseconds(shape: CooperativeShape, caps: Capabilities, lines: int, fields: _Fields, parts: int) -> float:
     """What a dispatch takes but for its start, with the keys in so many parts."""
     assert shape.paces is not None, "it was measured"
-    heads, rows, keys, seen, *sizes = fields
+    heads, rows, keys, seen, *sizes, bias_bytes = fields
     key_tiles = -(-keys // shape.keys)
     tiles = -(-key_tiles // parts)
     workgroups = heads * -(-rows // (shape.subgroups * shape.blocks * lines)) * parts
-    alone, shared = (pace.microseconds(tiles, max(sizes)) for pace in (shape.paces.alone, shape.paces.shared))
+    longer = shape.paces.biased[bias_bytes > _CACHED] if bias_bytes else 1.0
+    alone, shared = (longer * pace.microseconds(tiles, max(sizes)) for pace in (shape.paces.alone, shape.paces.shared))
     at_once = shape.paces.at_once
     if seen < keys and parts == 1:
         # Those with most tiles begin, others take their places as these end: all processors are busy until the last.
-        each = shape.paces.shared.microseconds(seen / shape.keys + 0.5, max(sizes))
+        each = longer * shape.paces.shared.microseconds(seen / shape.keys + 0.5, max(sizes))
         together = min(at_once, workgroups / caps.model.processors)
         return max(workgroups / caps.model.processors * each, (alone + max(alone, together * shared)) / 2)
     rounds, left = divmod(workgroups, at_once * caps.model.processors)
@@ -270,7 +280,7 @@ def _parted(fitting: tuple[int, ...], way: str) -> int | None:
 
 def _times_of_parts(caps: Capabilities, shape: CooperativeShape, lines: int, fields: _Fields) -> dict[int, float]:
     """The parts that keys may be shared out in, each with the microseconds but for the first dispatch's start."""
-    heads, rows, keys, _, _, value = fields
+    heads, rows, keys, _, _, value, _ = fields
     tiles = -(-keys // shape.keys)
     times = {}
     for wanted in _PARTS:

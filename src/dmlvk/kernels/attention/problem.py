@@ -26,6 +26,7 @@ class AttentionProblem:
         scale: What products of queries and keys are multiplied by.
         bias: Whether a number is added to each score.
         bias_words: Whether rows of these numbers consist of aligned 16-byte words.
+        bias_bytes: What they take in memory.
     """
 
     bits: int
@@ -44,6 +45,7 @@ class AttentionProblem:
     scale: float
     bias: bool
     bias_words: bool
+    bias_bytes: int
 
     @property
     def rows(self) -> int:

@@ -260,8 +260,8 @@ def test_tiles_keep_processors_busy(heads: int, queries: int, size: int, tile: t
     ],
 )
 def test_tiles_of_matrices_by_the_place_of_a_bias(shape: dict[str, Any], is_shared: bool, tile: tuple[int, int]) -> None:
-    """Rows and keys of what was the fastest tile of an H200: with a bias of each head of each entry, which comes from memory,
-    and with one of all, which a cache holds."""
+    """Rows and keys of what was the fastest tile of an H200: with a bias of each head of each entry, which comes from
+    memory, and with one of all, which a cache holds."""
     desc = attention(relative=True, **shape)
     if is_shared:
         bias = desc.tensor("relative_position_bias_tensor")

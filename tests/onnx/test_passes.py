@@ -99,6 +99,13 @@ SHAPES = {
     "few_heads": np.array([2, 10, 3, 2], i64),
     "repeated": np.array([2, 3, 2, 10, 2], i64),
     "all_heads": np.array([2, 6, 10, 2], i64),
+    "in_one_axis": np.array([6, 10, 4], i64),
+    "keys_in_one_axis": np.array([6, 4, 10], i64),
+    "scores_in_one_axis": np.array([6, 10, 10], i64),
+    "in_two_axes": np.array([2, 3, 10, 4], i64),
+    "scores_in_two_axes": np.array([2, 3, 10, 10], i64),
+    "rows_first": np.array([10, 2, 12], i64),
+    "rows_of_heads": np.array([10, 6, 4], i64),
     "one_image": np.array([1, 8, 5, 6], i64),
     "table": np.array([20, 12], i64),
     "second": np.array([1], i64),
@@ -715,6 +722,30 @@ SHARED = [
     ("MatMul", "q k", "s"),
 ]
 """Two heads of queries for one of keys and values."""
+IN_ONE_AXIS = [
+    *ATTENTION[:7],
+    *(("Transpose", f"{own}1", f"{own}2", HEADS) for own in "qv"),
+    ("Transpose", "k1", "k2", {"perm": [0, 2, 3, 1]}),
+    *(("Reshape", f"{own}2 in_one_axis", own) for own in "qv"),
+    ("Reshape", "k2 keys_in_one_axis", "k"),
+    ("MatMul", "q k", "s"),
+]
+"""Batch entries and their heads in one axis, as torch.bmm wants them."""
+FROM_ONE_AXIS = [("MatMul", "p v", "a0"), ("Reshape", "a0 in_two_axes", "a"), *GATHER[1:]]
+ROWS_FIRST = [
+    ("Reshape", "x rows_first", "r"),
+    *(("MatMul", f"r {name}", f"{name[0]}0") for name in ("queries", "keys", "values")),
+    *(("Reshape", f"{own}0 rows_of_heads", f"{own}1") for own in "qkv"),
+    *(("Transpose", f"{own}1", own, {"perm": [1, 0, 2]}) for own in "qv"),
+    ("Transpose", "k1", "k", {"perm": [1, 2, 0]}),
+    ("MatMul", "q k", "s"),
+]
+"""The same with rows before the entries, as torch.nn.MultiheadAttention has them."""
+FROM_ROWS_FIRST = [
+    ("MatMul", "p v", "a"),
+    ("Transpose", "a", "t", {"perm": [1, 0, 2]}),
+    ("Reshape", "t rows_first", "y"),
+]
 PARTS = [
     ("Reshape", "x rows", "r"),
     ("MatMul", "r all_three", "a0"),
@@ -740,6 +771,52 @@ CASES |= {
         [*ATTENTION, ("Softmax", "s", "p", {"axis": -1}), GATHER[0], ("Transpose", "a", "y", {"perm": [0, 2, 3, 1]})],
         "attention",
         [*GEMMS, "GEMM", "ACTIVATION_SOFTMAX1", "GEMM", "ELEMENT_WISE_IDENTITY"],
+    ),
+    "attention, entries and heads in one axis": (
+        [*IN_ONE_AXIS, ("Softmax", "s", "p", {"axis": -1}), *FROM_ONE_AXIS],
+        "attention",
+        [*GEMMS, *["ELEMENT_WISE_IDENTITY"] * 3, "MULTIHEAD_ATTENTION1"],
+    ),
+    "attention, entries and heads in one axis, but of a mask": (
+        [
+            *IN_ONE_AXIS,
+            ("Reshape", "s scores_in_two_axes", "t0"),
+            ("Add", "t0 mask", "t1"),
+            ("Reshape", "t1 scores_in_one_axis", "m"),
+            ("Softmax", "m", "p", {"axis": -1}),
+            *FROM_ONE_AXIS,
+        ],
+        "attention",
+        [*GEMMS, *["ELEMENT_WISE_IDENTITY"] * 3, "MULTIHEAD_ATTENTION1"],
+    ),
+    "attention, rows before entries and heads": (
+        [*ROWS_FIRST, ("Softmax", "s", "p", {"axis": -1}), *FROM_ROWS_FIRST],
+        "attention",
+        [*GEMMS, "MULTIHEAD_ATTENTION1"],
+    ),
+    "attention of one head": (
+        [
+            *ATTENTION[:4],
+            ("Transpose", "k0", "k", {"perm": [0, 2, 1]}),
+            ("MatMul", "q0 k", "s"),
+            ("Softmax", "s", "p", {"axis": -1}),
+            ("MatMul", "p v0", "y"),
+        ],
+        "attention",
+        [*GEMMS, "MULTIHEAD_ATTENTION1"],
+    ),
+    "no attention, products in one axis of a sum in two": (
+        [
+            *ROWS_FIRST,
+            ("Reshape", "s scores_in_two_axes", "s2"),
+            ("Add", "s2 s2", "e"),
+            ("Add", "e mask", "m"),
+            ("Softmax", "m", "n", {"axis": -1}),
+            ("Reshape", "n scores_in_one_axis", "p"),
+            *FROM_ROWS_FIRST,
+        ],
+        "attention",
+        [*GEMMS, "GEMM", *["ELEMENT_WISE_ADD"] * 2, "ACTIVATION_SOFTMAX1", "GEMM", "ELEMENT_WISE_IDENTITY"],
     ),
     "attention with a mask": (
         [*ATTENTION, ("Mul", "half s", "d"), ("Add", "d mask", "m"), ("Softmax", "m", "p", {"axis": -1}), *GATHER],
@@ -997,10 +1074,12 @@ def test_what_became_part_of_a_step_is_named_there(make: Callable[..., onnx.Mode
         }, case
         in_place += [(case, name) for name, reason in removed.items() if reason == IN_PLACE]
     parts = "attention of parts of a product, with positions and a mask"
+    in_one_axis = [f"attention, entries and heads in one axis{more}" for more in ("", ", but of a mask")]
     assert sorted(in_place) == [
         ("a batch", "s"),
         ("a known index", "g"),
         *((parts, own) for own in ("k2", "v")),
+        *((name, own) for name in in_one_axis for own in "kqv"),
         ("joined batches", "y"),
     ]
 

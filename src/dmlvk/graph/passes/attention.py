@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import math
 from collections.abc import Sequence, Set
 from typing import NamedTuple
 
@@ -11,7 +13,7 @@ from dmlvk.graph.passes.layout import elsewhere, moved, seeing, takes_strides
 from dmlvk.graph.passes.match import Operand, computed_by, operand, pairs, product
 from dmlvk.graph.step import Step, Storage
 from dmlvk.graph.step_graph import StepGraph
-from dmlvk.graph.views import seen_as
+from dmlvk.graph.views import same_elements, seen_as
 from dmlvk.spec import ops
 from dmlvk.spec.enums import MatrixTransform
 from dmlvk.spec.schema import fits_float32
@@ -19,15 +21,16 @@ from dmlvk.spec.tensor import TensorDesc
 
 
 def recognise_attention(graph: StepGraph) -> None:
-    """softmax(scale * Q K^T + bias) V, and the copy that puts its heads side by side again.
+    """softmax(scale * Q K^T + bias) V, and the copy that puts its heads side by side again, if they are not.
 
     The softmax may have 0 in place of NaN: attention gives 0 where all of a row is left out, too. (Where a score is infinite
     that choice gives 0 and attention NaN, as PyTorch's does.) The bias may be the sum of two constants, of positions and of
     a mask.
 
     Q, K and V are views {batch, heads, rows, head size} of tensors in which the heads of a row lie side by side, or can be
-    made to: by a step that takes any strides, as the turning of positions does. Where a copy repeats heads of K and V for
-    several of Q, the operator is told so instead. Which kernels compute it, products among them, is a matter of its rules.
+    made to: by a step that takes any strides, as the turning of positions does. Products may know one axis alone for entries
+    and heads, as torch.bmm does. Where a copy repeats heads of K and V for several of Q, the operator is told so instead.
+    Which kernels compute it, products among them, is a matter of its rules.
     """
     for step in graph.steps:
         if isinstance(step.desc, ops.ActivationSoftmax1):
@@ -70,38 +73,70 @@ class _Rows(NamedTuple):
 
 def _attention(graph: StepGraph, softmax: Step) -> _Found | None:
     """The pattern around a softmax."""
-    weighted = graph.only_reader(softmax.outputs[0])
-    gathered = graph.only_reader(weighted.outputs[0]) if weighted else None
-    if weighted is None or gathered is None:
-        return None
-    probabilities = softmax.desc.tensor("output_tensor")
     assert isinstance(softmax.desc, ops.ActivationSoftmax1), "the caller looks for one"
-    if probabilities.dimension_count != 4 or softmax.desc.axes != (3,):
+    probabilities = softmax.desc.tensor("output_tensor")
+    weighted = graph.only_reader(softmax.outputs[0])
+    if softmax.desc.axes != (probabilities.dimension_count - 1,):
         return None
-    result = _gathered(gathered, weighted.desc.tensor("output_tensor"))
-    if result is None or not _is_plain_product(weighted, probabilities):
+    if weighted is None or not _is_plain_product(weighted, probabilities):
         return None
-    summed = _summed(graph, operand(softmax, "input_tensor"), 2)
-    if summed is None or not fits_float32(summed.scale):
+    after = graph.only_reader(weighted.outputs[0])
+    gathered = after if after is not None and _is_copy(after) else None
+    found = (_attention_of(graph, softmax, weighted, gathered, *heads) for heads in _heads(graph, softmax, gathered))
+    return next((own for own in found if own is not None), None)
+
+
+def _heads(graph: StepGraph, softmax: Step, gathered: Step | None) -> list[tuple[int, int]]:
+    """What the axes before rows and keys may be: batch entries, and heads of each. Where there is one axis for both, as of
+    products that know no more, they are one batch of heads, what a tensor before or behind the softmax says, or entries of
+    one head each."""
+    leading = softmax.desc.tensor("output_tensor").sizes[:-2]
+    if len(leading) == 2:
+        return [(leading[0], leading[1])]
+    count = math.prod(leading)
+    before = _written(graph, softmax.storage("input_tensor"))
+    behind = None if gathered is None else gathered.desc.tensor("input_tensor")
+    said = [view.sizes for view in (behind, before) if view is not None and len(view.sizes) == 4]
+    pairs_of = (pair for sizes in said for pair in itertools.combinations(sizes[:3], 2))
+    splits = [(batch, heads) for batch, heads in pairs_of if batch * heads == count]
+    return list(dict.fromkeys([(1, count), *splits, (count, 1)]))
+
+
+def _attention_of(
+    graph: StepGraph, softmax: Step, weighted: Step, gathered: Step | None, batch: int, heads: int
+) -> _Found | None:
+    """The pattern around a softmax, of so many batch entries and heads."""
+
+    def of_heads(tensor: TensorDesc) -> TensorDesc | None:
+        return seen_as(tensor, (batch, heads, *tensor.sizes[-2:]))
+
+    scores, weights_of = operand(softmax, "input_tensor"), of_heads(weighted.desc.tensor("output_tensor"))
+    whole = of_heads(scores.tensor)
+    if whole is None or weights_of is None:
         return None
-    first, scale = summed.product, summed.scale
+    last = weighted if gathered is None else gathered
+    result = _side_by_side(weights_of) if gathered is None else _gathered(gathered, weights_of)
+    summed = _summed(graph, Operand(scores.storage, whole), 2)
+    if result is None or result.effective_strides[-1] != 1 or summed is None or not fits_float32(summed.scale):
+        return None
+    first = summed.product
     sums: tuple[Step, ...] = ()
     bias: Operand | None = None
     if len(summed.added) > 1:
         if not all(_is_constant(graph, own) for own in summed.added):
             return None
-        step, bias = _sum(softmax, probabilities, summed.added)
+        step, bias = _sum(softmax, whole, summed.added)
         sums = (step,)
     elif summed.added:
         (bias,) = summed.added
-    query, value = operand(first, "a_tensor"), operand(weighted, "b_tensor")
-    key = operand(first, "b_tensor")
-    if first.desc.trans_b == MatrixTransform.NONE:  # type: ignore[attr-defined]  # a Gemm
-        key = Operand(key.storage, _transposed(key.tensor, (0, 1, 3, 2)))
-    heads = query.tensor.sizes[1]
+    parts = (operand(first, "a_tensor"), operand(first, "b_tensor"), operand(weighted, "b_tensor"))
+    tensors = [of_heads(part.tensor) for part in parts]
+    if first.desc.trans_b == MatrixTransform.NONE and tensors[1] is not None:  # type: ignore[attr-defined]  # a Gemm
+        tensors[1] = _transposed(tensors[1], (0, 1, 3, 2))
     found: list[_Rows] = []
-    for part, reader in ((query, first), (key, first), (value, weighted)):
-        rows = _rows(graph, part, reader, {first, weighted, *(step for own in found for step, _ in own.moved)})
+    for part, tensor, reader in zip(parts, tensors, (first, first, weighted), strict=True):
+        taken = {first, weighted, *(step for own in found for step, _ in own.moved)}
+        rows = None if tensor is None else _rows(graph, Operand(part.storage, tensor), reader, taken)
         if rows is None:
             return None
         found.append(rows)
@@ -114,7 +149,7 @@ def _attention(graph: StepGraph, softmax: Step) -> _Found | None:
         value_tensor=values.tensor,
         relative_position_bias_tensor=None if bias is None else bias.tensor,
         output_tensor=result,
-        scale=scale,
+        scale=summed.scale,
         query_head_count=heads,
         key_value_head_count=keys.heads,
     )
@@ -123,10 +158,10 @@ def _attention(graph: StepGraph, softmax: Step) -> _Found | None:
         "key_tensor": keys.storage,
         "value_tensor": values.storage,
         "relative_position_bias_tensor": None if bias is None else bias.storage,
-        "output_tensor": gathered.outputs[0],
+        "output_tensor": last.outputs[0],
     }
     others = (*queries.moved, *keys.moved, *values.moved)
-    return _Found(gathered, (*sums, Step.of(weighted.origin, desc, storages)), others)
+    return _Found(last, (*sums, Step.of(weighted.origin, desc, storages)), others)
 
 
 def _rows(graph: StepGraph, part: Operand, reader: Step, taken: Set[Step]) -> _Rows | None:
@@ -176,7 +211,7 @@ def _made_rows(graph: StepGraph, part: Operand, reader: Step, taken: Set[Step]) 
 
 def _shared_heads(copy: Step, copied: TensorDesc) -> Operand | None:
     """The source of a copy that repeats each head for several, {batch, heads, rows, head size} without the repetition."""
-    if not isinstance(copy.desc, ops.ElementWiseIdentity) or copy.desc.scale_bias is not None:
+    if not _is_copy(copy):
         return None
     source, whole = copy.desc.tensor("input_tensor"), seen_as(copy.desc.tensor("output_tensor"), copied.sizes)
     if len(source.sizes) != 5 or whole is None or not same_steps(whole, copied, copied.sizes):
@@ -214,7 +249,7 @@ def _summed(graph: StepGraph, scores: Operand, most: int) -> _Summed | None:
     if not most or addition is None or not isinstance(addition.desc, ops.ElementWiseAdd):
         return None
     sizes = scores.tensor.sizes
-    if seen_as(addition.desc.tensor("output_tensor"), sizes) != scores.tensor:
+    if not same_elements(addition.desc.tensor("output_tensor"), scores.tensor):
         return None
     for pair in pairs(addition):
         own, other = (seen_as(part.tensor, sizes) for part in pair)
@@ -237,11 +272,20 @@ def _sum(softmax: Step, scores: TensorDesc, parts: tuple[Operand, ...]) -> tuple
     return Step.of(softmax.origin, desc, storages), whole
 
 
+def _written(graph: StepGraph, storage: Storage | None) -> TensorDesc | None:
+    """A storage as the step that writes it, and nothing else, sees it."""
+    writer = graph.writer(storage)
+    return writer.desc.output_slots()[0].tensor if writer is not None and len(writer.outputs) == 1 else None
+
+
 def _product_of(graph: StepGraph, scores: Operand) -> tuple[Step, float] | None:
-    """The GEMM whose output, times a number, an operand is; and what its sums are multiplied by."""
-    scaled = product(graph, scores)
+    """The GEMM whose output, times a number, an operand is, whatever its sizes; and what its sums are multiplied by."""
+    written = _written(graph, scores.storage)
+    if written is None or not same_elements(written, scores.tensor):
+        return None
+    scaled = product(graph, Operand(scores.storage, written))
     gemm = computed_by(graph, scaled.operands[0]) if len(scaled.operands) == 1 else None
-    if gemm is None or not isinstance(gemm.desc, ops.Gemm) or gemm.desc.tensor("a_tensor").dimension_count != 4:
+    if gemm is None or not isinstance(gemm.desc, ops.Gemm) or gemm.desc.tensor("a_tensor").dimension_count < 3:
         return None
     if gemm.desc.trans_a != MatrixTransform.NONE or gemm.desc.c_tensor is not None or gemm.desc.fused_activation is not None:
         return None
@@ -249,11 +293,15 @@ def _product_of(graph: StepGraph, scores: Operand) -> tuple[Step, float] | None:
 
 
 def _is_plain_product(step: Step, left: TensorDesc) -> bool:
-    """Whether a step multiplies a tensor by another and does nothing else."""
+    """Whether a step multiplies a tensor's matrices by others and does nothing else."""
     desc = step.desc
+    if not isinstance(desc, ops.Gemm):
+        return False
+    a = desc.tensor("a_tensor")
     return (
-        isinstance(desc, ops.Gemm)
-        and desc.a_tensor == left
+        a.dimension_count > 2
+        and a.sizes[-2:] == left.sizes[-2:]
+        and same_elements(a, left)
         and desc.trans_a == desc.trans_b == MatrixTransform.NONE
         and desc.alpha == 1.0
         and desc.c_tensor is None
@@ -261,14 +309,14 @@ def _is_plain_product(step: Step, left: TensorDesc) -> bool:
     )
 
 
-def _gathered(step: Step, heads_first: TensorDesc) -> TensorDesc | None:
-    """What a step makes of {batch, heads, rows, head size}, as {batch, rows, heads * head size}; None where it does more
-    than copy, or heads of a row do not come to lie side by side. Rows may come before the batch, as PyTorch's own module
-    has it."""
-    desc = step.desc
-    if not isinstance(desc, ops.ElementWiseIdentity) or desc.scale_bias is not None:
-        return None
-    whole, made = desc.tensor("input_tensor"), desc.tensor("output_tensor")
+def _is_copy(step: Step) -> bool:
+    return isinstance(step.desc, ops.ElementWiseIdentity) and step.desc.scale_bias is None
+
+
+def _gathered(copy: Step, heads_first: TensorDesc) -> TensorDesc | None:
+    """What a copy makes of {batch, heads, rows, head size}, as {batch, rows, heads * head size}; None where heads of a row
+    do not come to lie side by side. Rows may come before the batch, as PyTorch's own module has it."""
+    whole, made = copy.desc.tensor("input_tensor"), copy.desc.tensor("output_tensor")
     copied = elsewhere(heads_first, whole, made) if whole.data_type is made.data_type else None
     return None if copied is None else _side_by_side(copied)
 

@@ -14,7 +14,7 @@ from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix
 from dmlvk.spec.size import decided
 
 _Fields = tuple[int, int, int, int, int, int, int]
-"""Heads, rows, keys, those that a row sees on average, the elements of a head of keys and of values, and the bytes of a bias."""
+"""Heads, rows, keys, those that a row sees on average, the elements of a head of keys and of values, and a bias' bytes."""
 _CACHED = 1 << 25
 """Bytes of a bias that come from a cache. H200, whose cache holds 50 MiB."""
 

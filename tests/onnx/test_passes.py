@@ -462,7 +462,51 @@ CASES |= {
     ),
 }
 COMPUTED = [("Relu", "x", "r"), ("Neg", "x", "n")]
+TWO_HALVES = [("Slice", "x at0 at3 at3", "left"), ("Slice", "x at3 at6 at3", "right")]
 CASES |= {
+    "halves that are joined again": (
+        [*TWO_HALVES, ("Concat", "left right", "j", {"axis": 3}), ("Relu", "j", "y")],
+        "identity",
+        ["ACTIVATION_RELU"],
+    ),
+    "parts of a half, joined again": (
+        [
+            *TWO_HALVES,
+            ("Slice", "right at0 at1 at3", "c"),
+            ("Slice", "right at1 at3 at3", "d"),
+            ("Concat", "c d", "e", {"axis": 3}),
+            ("Concat", "left e", "j", {"axis": 3}),
+            ("Relu", "j", "y"),
+        ],
+        "identity",
+        ["ACTIVATION_RELU"],
+    ),
+    "no identity, halves that change places": (
+        [*TWO_HALVES, ("Concat", "right left", "j", {"axis": 3}), ("Relu", "j", "y")],
+        "identity",
+        ["SLICE1", "JOIN", "ACTIVATION_RELU"],
+    ),
+    "no identity, a half of something else": (
+        [
+            ("Neg", "x", "n"),
+            TWO_HALVES[0],
+            ("Slice", "n at3 at6 at3", "right"),
+            ("Concat", "left right", "j", {"axis": 3}),
+            ("Abs", "j", "y"),
+        ],
+        "identity",
+        ["ELEMENT_WISE_NEGATE", "SLICE1", "JOIN", "ELEMENT_WISE_ABS"],
+    ),
+    "no identity, joined along another axis": (
+        [*TWO_HALVES, ("Concat", "left right", "j", {"axis": 2}), ("Relu", "j", "y")],
+        "identity",
+        ["SLICE1", "JOIN", "ACTIVATION_RELU"],
+    ),
+    "no identity, an output": (
+        [*TWO_HALVES, ("Concat", "left right", "y", {"axis": 3})],
+        "identity",
+        ["SLICE1", "JOIN"],
+    ),
     "joined batches": ([*COMPUTED, ("Concat", "r n", "y", {"axis": 0})], "join", ["ACTIVATION_RELU", "ELEMENT_WISE_NEGATE"]),
     "joined channels": (
         [*COMPUTED, ("Concat", "r n", "y", {"axis": 1})],
@@ -1080,7 +1124,9 @@ def test_what_became_part_of_a_step_is_named_there(make: Callable[..., onnx.Mode
         ("a known index", "g"),
         *((parts, own) for own in ("k2", "v")),
         *((name, own) for name in in_one_axis for own in "kqv"),
+        *(("halves that are joined again", own) for own in ("j", "right")),
         ("joined batches", "y"),
+        *(("parts of a half, joined again", own) for own in ("d", "e", "j", "right")),
     ]
 
 

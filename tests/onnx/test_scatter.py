@@ -89,3 +89,57 @@ def test_refused(agrees: Callable[..., None]) -> None:
         agrees("ScatterElements", x, np.array([0]), np.ones(1, f32), True, reduction="mean")
     with pytest.raises(dmlvk.ModelError, match="indices must be inside the sizes"):
         agrees("ScatterElements", x, np.array([4]), np.ones(1, f32), True, reduction="add")
+
+
+@pytest.mark.parametrize(
+    ("axis", "start", "count", "dispatches"),
+    [(0, 1, 4, 2), (0, 0, 2, 2), (1, 2, 1, 4), (2, 1, 5, 2), (2, 0, 6, 0)],
+)
+@pytest.mark.parametrize("dtype", [f32, np.float16, np.uint8])
+def test_a_window_is_assigned_without_indices(
+    axis: int, start: int, count: int, dispatches: int, dtype: Any, make_model: Any, make_session: Any
+) -> None:
+    """As PyTorch's exporter writes an assignment to a slice: between two transpositions, which are views here."""
+    rng = np.random.default_rng(5)
+    sizes = [5, 4, 6]
+    x = rng.integers(0, 99, sizes).astype(dtype)
+    sizes[axis] = count
+    updates = rng.integers(0, 99, sizes).astype(dtype)
+    order = [axis, *(other for other in range(3) if other != axis)]
+    back = [order.index(other) for other in range(3)]
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["p"], perm=order),
+        helper.make_node("Transpose", ["u"], ["q"], perm=order),
+        helper.make_node("ScatterND", ["p", "i", "q"], ["r"]),
+        helper.make_node("Transpose", ["r"], ["y"], perm=back),
+    ]
+    indices = np.arange(start, start + count)[:, np.newaxis]
+    indices[::2] -= x.shape[axis]  # the same places, from the end
+    inputs = {"x": (dtype, x.shape), "u": (dtype, updates.shape)}
+    session = make_session(make_model(nodes, inputs, constants={"i": indices}, opset=18, output_types={"y": dtype}))
+    (found,) = session.run(None, {"x": x, "u": updates})
+    wanted = x.copy()
+    wanted[(slice(None),) * axis + (slice(start, start + count),)] = updates
+    np.testing.assert_array_equal(found, wanted)
+    assert session.report().dispatches == dispatches
+
+
+@pytest.mark.parametrize(
+    "indices",
+    [[[1], [3]], [[2], [1]], [[1], [1]], [[[1, 2], [1, 3]], [[2, 2], [2, 3]]], [[[1, 0], [1, 1]], [[2, 0], [2, 2]]]],
+    ids=["a gap", "backwards", "twice", "a corner", "no rows"],
+)
+def test_what_is_no_window_is_scattered(indices: Any, make_model: Any, make_session: Any) -> None:
+    """Of several updates for one place the last counts."""
+    x, indices = np.arange(24, dtype=f32).reshape(4, 6), np.array(indices)
+    updates = -np.arange(1, 1 + indices[..., 0].size * (6 if indices.shape[-1] == 1 else 1), dtype=f32)
+    updates = updates.reshape(*indices.shape[:-1], *x.shape[indices.shape[-1] :])
+    node = helper.make_node("ScatterND", ["x", "i", "u"], ["y"])
+    inputs = {"x": (f32, x.shape), "u": (f32, updates.shape)}
+    session = make_session(make_model(node, inputs, constants={"i": indices}, opset=18))
+    wanted = x.copy()
+    for place in np.ndindex(*indices.shape[:-1]):
+        wanted[tuple(indices[place])] = updates[place]
+    np.testing.assert_array_equal(session.run(None, {"x": x, "u": updates})[0], wanted)
+    (node,) = session.report().gpu_nodes
+    assert session.report().dispatches == 3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from typing import Final, NamedTuple
 
 from dmlvk.graph.step import Place, Step, Storage
@@ -19,7 +19,8 @@ PLACE_ALIGNMENT: Final = MINIMUM_BUFFER_TENSOR_ALIGNMENT
 
 def remove_identities(graph: StepGraph) -> None:
     """A copy with the layout of all that it copies goes: its readers read what it reads. Where the caller reads it, the step
-    that computes what it copies writes there."""
+    that computes what it copies writes there. So does a join of all parts of a tensor, as PyTorch writes y[1:] += x: it
+    assigns what it has just assigned once more."""
     names: dict[Storage, Storage] = {}
 
     def final(storage: Storage) -> Storage:
@@ -28,14 +29,11 @@ def remove_identities(graph: StepGraph) -> None:
         return storage
 
     for step in graph.steps:
-        places = shown_places(step)
-        if places is None or len(places) != 1 or places[0] is None or places[0].offset:
-            continue
+        repeated = _taken_apart(graph, step, final) if isinstance(step.desc, ops.Join) else _repeated(step)
         output = step.outputs[0]
-        assert output is not None, "a copy writes something"
-        if graph.writer(output) is not step:
-            continue  # a later step writes over a part of the copy, and what is copied must stay
-        source = final(places[0].storage)
+        if repeated is None or output is None or graph.writer(output) is not step:
+            continue  # a later step may write over a part of the copy, and what is copied must stay
+        source = final(repeated)
         if source.nbytes != output.nbytes or output.constant is not None or graph.outlives_a_run(source):
             continue
         if output not in graph.outputs and graph.alignment(output) <= PLACE_ALIGNMENT:
@@ -47,6 +45,43 @@ def remove_identities(graph: StepGraph) -> None:
         graph.replace((step,))
     if names:
         graph.rename({storage: final(storage) for storage in names})
+
+
+def _repeated(step: Step) -> Storage | None:
+    """The storage all of which a copy repeats, in its layout."""
+    places = shown_places(step)
+    if places is None or len(places) != 1 or places[0] is None or places[0].offset:
+        return None
+    return places[0].storage
+
+
+def _taken_apart(graph: StepGraph, join: Step, final: Callable[[Storage], Storage]) -> Storage | None:
+    """The storage whose parts a join brings together again, in its layout: parts of which copies may have been made, and
+    which may have another name by now."""
+    desc = join.desc
+    assert isinstance(desc, ops.Join), "the caller has looked"
+    whole = desc.tensor("output_tensor")
+    sources, start = set(), 0
+    for tensor, storage in zip(desc.input_tensors, join.inputs, strict=True):
+        assert storage is not None, "a join has all its inputs"
+        place, seen = _copied_window(graph, final(storage), tensor)
+        if 8 * place.offset != start * element_bits(whole.data_type) or not same_steps(seen, whole, tensor.sizes):
+            return None
+        sources.add(final(place.storage))
+        start += tensor.sizes[desc.axis] * whole.effective_strides[desc.axis]
+    return sources.pop() if len(sources) == 1 else None
+
+
+def _copied_window(graph: StepGraph, storage: Storage, tensor: TensorDesc) -> Window:
+    """What a copy made a tensor of; the tensor where it lies, if no copy made just this."""
+    writer = graph.writer(storage)
+    windows = None if writer is None else windows_of(writer)
+    if writer is not None and windows is not None and storage in writer.outputs:
+        index = writer.outputs.index(storage)
+        written = writer.desc.output_slots()[index].tensor
+        if written is not None and written.sizes == tensor.sizes and same_steps(written, tensor, tensor.sizes):
+            return windows[index]
+    return Window(Place(storage, 0), tensor)
 
 
 def share_ranges(graph: StepGraph) -> None:

@@ -7,12 +7,14 @@ range, which ONNX forbids, is dropped.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from dmlvk.engine.scatters import joined, replaced
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.cast import cast_to
+from dmlvk.onnx.convert.movement import joined as in_a_row
 from dmlvk.onnx.convert.sampling import split
 from dmlvk.onnx.model import Array, Node
 from dmlvk.onnx.node_facts import NodeFacts
@@ -67,7 +69,8 @@ def scatter_elements(node: Conversion) -> Value:
 
 @converts("ScatterND", 11, 13, 16, 18, types=_ANY, check=_refuse_scatter, moves=_replaces)
 def scatter_nd(node: Conversion) -> Value:
-    """Each tuple along the last dimension of the indices chooses a block."""
+    """Each tuple along the last dimension of the indices chooses a block. Known ones that make up a window, as exporters
+    write an assignment to a slice, are a join of what is before, in and behind it."""
     x, indices, updates = node[0], node[1], node[2]
     *array, length = indices.sizes or (0,)
     if not 1 <= length <= x.rank:
@@ -78,6 +81,10 @@ def scatter_nd(node: Conversion) -> Value:
     if 0 in updates.sizes:
         return x
     row = _reduction(node)
+    known = None if row else node.constant(1)
+    window = None if known is None else _window(known, x.sizes)
+    if window is not None:
+        return _with_window(node, x, *window, updates)
     if row is not None:
         blocks, block = math.prod(x.sizes[:length]), math.prod(x.sizes[length:])
         places = _places(node, x.sizes[:length])
@@ -89,6 +96,35 @@ def scatter_nd(node: Conversion) -> Value:
     counts = {"input_dimension_count": x.rank, "indices_dimension_count": indices.rank}
     y = node.launch(ops.ScatterNd, *values, output_tensor=node.new(values[0].sizes, x.dtype), **counts)
     return node.reshape(y, x.sizes)
+
+
+def _window(indices: Array, sizes: Sequence[int]) -> tuple[int, int] | None:
+    """The dimension and the first place along it of a window that the tuples walk in row-major order, which has all that
+    there is along the other dimensions; None where they walk something else."""
+    *array, length = indices.shape
+    if len(array) != length:
+        return None
+    numbers = np.where(indices < 0, indices + np.array(sizes[:length]), indices)
+    starts = list(map(int, numbers[(0,) * length]))
+    partial = [axis for axis, (own, size) in enumerate(zip(array, sizes, strict=False)) if own < size]
+    axis = partial[0] if partial else 0
+    inside = len(partial) <= 1 and 0 <= starts[axis] <= sizes[axis] - array[axis]
+    walked = np.moveaxis(np.indices(array), 0, -1) + np.array(starts)
+    return (axis, starts[axis]) if inside and np.array_equal(numbers, walked) else None
+
+
+def _with_window(node: Conversion, x: Value, axis: int, start: int, updates: Value) -> Value:
+    """x with a window along a dimension replaced. It stays as it lies in memory: an exporter's transposition before and
+    after is a view."""
+    end = start + updates.sizes[axis]
+    order = sorted(range(x.rank), key=lambda axis: -x.strides[axis])
+    pieces = []
+    for first, behind in ((0, start), (end, x.sizes[axis])):
+        ranges = [(0, size, 1) for size in x.sizes]
+        ranges[axis] = first, behind - first, 1
+        pieces.append(node.sliced(x, ranges))
+    ordered = [piece.transpose(order) for piece in (pieces[0], updates, pieces[1])]
+    return in_a_row(node, ordered, order.index(axis)).transpose([order.index(axis) for axis in range(x.rank)])
 
 
 def _reduction(node: Conversion) -> type[OperatorDesc] | None:

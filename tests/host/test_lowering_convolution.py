@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
+import math
 import operator
 import struct
 from typing import Any
 
+import choices
 import numpy as np
 import pytest
 
@@ -94,11 +96,15 @@ def parameters(dispatch: Dispatch) -> dict[str, tuple[int, ...]]:
         (convolution((1, 1024, 14, 14), (64, 1024, 1, 1)), "split", "pointwise"),
         (convolution((1, 64, 56, 56), (64, 64, 3, 3)), "winograd", "direct"),
         (convolution((1, 3, 32, 32), (16, 3, 3, 3), strides=(2, 2)), "shared_weights", "direct"),
-        (convolution((1, 4, 9, 9), (1, 4, 9, 9)), "split", "naive"),
+        (convolution((1, 4, 9, 9), (1, 4, 9, 9)), "split", "patches"),
         (convolution((1, 64, 30, 30), (32, 64, 28, 28)), "split", "direct"),
         (convolution((32, 64, 56, 56), (8, 64, 3, 3)), "shared_weights", "direct"),
         (convolution((1, 2, 4, 4), (8, 2, 2, 2)), "shared_weights", "direct"),
-        (convolution((1, 2, 2, 2), (1, 2, 2, 2)), "naive", "naive"),
+        (convolution((1, 2, 2, 2), (1, 2, 2, 2)), "naive", "patches"),
+        (convolution((1, 3, 224, 224), (768, 3, 16, 16), strides=(16, 16)), "patches", "patches"),
+        (half(convolution((1, 3, 224, 224), (1024, 3, 14, 14), strides=(14, 14))), "patches", "patches"),
+        (convolution((8, 3, 224, 224), (96, 3, 4, 4), strides=(4, 4)), "tiled", "patches"),
+        (convolution((1, 3, 225, 225), (768, 3, 16, 16), strides=(15, 15)), "shared_weights", "direct"),
     ],
     ids=[
         "vector",
@@ -113,10 +119,41 @@ def parameters(dispatch: Dispatch) -> dict[str, tuple[int, ...]]:
         "few channels of many pixels",
         "little work",
         "one sum",
+        "patches",
+        "patches of float16",
+        "small patches",
+        "windows that meet",
     ],
 )
 def test_rules(desc: ops.Convolution, on_gpu: str, on_cpu: str) -> None:
     assert (chosen(desc), chosen(desc, CPU)) == (on_gpu, on_cpu)
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "layout", "rule"),
+    [
+        ((1, 3, 224, 224), (768, 3, 16, 16), "NCHW", "patches"),
+        ((1, 3, 224, 224), (1024, 3, 14, 14), "NCHW", "lines"),
+        ((1, 3, 224, 224), (768, 3, 32, 32), "NCHW", "lines"),
+        ((1, 96, 56, 56), (192, 96, 2, 2), "NCHW", "cooperative"),
+        ((1, 96, 24, 24), (96, 96, 4, 4), "NCHW", "patches"),
+        ((1, 1024, 28, 28), (1024, 512, 2, 2), "NHWC", "patches"),
+        ((1, 192, 24, 24), (192, 192, 2, 2), "NHWC", "phases"),
+        ((1, 64, 256, 256), (64, 4, 2, 2), "NCHW", "phases"),
+    ],
+)
+def test_patches_by_matrices(x: tuple[int, ...], w: tuple[int, ...], layout: str, rule: str) -> None:
+    """What was faster on an H200; outputs are divided where the filter's first dimension is the image's channels."""
+    direction = ConvolutionDirection.BACKWARD if x[1] == w[0] else ConvolutionDirection.FORWARD
+    desc = half(convolution(x, w, strides=w[2:], direction=direction))
+    if layout == "NHWC":
+        last = {
+            name: TensorDesc(TensorDataType.FLOAT16, sizes, (math.prod(sizes[1:]), 1, sizes[3] * sizes[1], sizes[1]))
+            for name in ("input_tensor", "output_tensor")
+            for sizes in [desc.tensor(name).sizes]
+        }
+        desc = desc.replace(**last)
+    assert chosen(desc, choices.DEVICES["h200"]) == rule
 
 
 def test_depthwise_needs_forward_and_one_channel_a_group() -> None:

@@ -170,16 +170,17 @@ def _plain(
     target: float,
     *,
     stride: int = 1,
+    padding: int = 1,
     transposed: bool = False,
 ) -> Problem:
-    """A layer over {batch, channels, spatial sizes}, padded by one; the batch and the spatial sizes shrink with the scale.
-    Transposed ones have filters {channels, outputs, taps}."""
+    """A layer over {batch, channels, spatial sizes}; the batch and the spatial sizes shrink with the scale. Transposed ones
+    have filters {channels, outputs, taps}."""
     rank = len(sizes) - 2
 
     def desc_of(sizes: Sizes) -> ops.Convolution:
         x = TensorDesc(data_type, sizes)
         arrays: dict[str, Any] = {"strides": (stride,) * rank, "dilations": (1,) * rank, "output_padding": (0,) * rank}
-        arrays |= dict.fromkeys(("start_padding", "end_padding"), (1,) * rank)
+        arrays |= dict.fromkeys(("start_padding", "end_padding"), (padding,) * rank)
         desc = dmlvk.Convolution(
             input_tensor=x,
             filter_tensor=TensorDesc(data_type, filters, flags=TensorFlags.OWNED_BY_DML),
@@ -198,9 +199,9 @@ def _plain(
 
     def rival(torch: Any, x: Any, w: Any) -> Any:
         function = getattr(torch.nn.functional, f"conv{'_transpose' * transposed}{rank}d")
-        return function(x, w, stride=stride, padding=1)
+        return function(x, w, stride=stride, padding=padding)
 
-    for free, least in (((0,), 1), (tuple(range(2, rank + 2)), 4)):
+    for free, least in (((0,), 1), (tuple(range(2, rank + 2)), max(4, stride * (not transposed)))):
         sizes = scale.fit(sizes, *free, elements=elements, operations=operations, least=least)
     desc = desc_of(sizes)
     tensors = (desc.tensor(field) for field in ("input_tensor", "filter_tensor", "output_tensor"))
@@ -234,6 +235,10 @@ def problems(scale: Scale) -> list[Problem]:
         name = "transposed convolution 4x4 stride 2"
         found.append(_plain(scale, name, data_type, image, (256, 128, 4, 4), goals[0], stride=2, transposed=True))
         found.append(_plain(scale, "convolution 3x3x3", data_type, volume, (64, 64, 3, 3, 3), goals[1]))
+        name, filters = "patches 16x16", (768, 3, 16, 16)
+        found.append(_plain(scale, name, data_type, (8, 3, 224, 224), filters, 1.0, stride=16, padding=0))
+        name, image, filters = "transposed patches 2x2", (1, 512, 64, 64), (512, 256, 2, 2)
+        found.append(_plain(scale, name, data_type, image, filters, 1.0, stride=2, padding=0, transposed=True))
     for layer, batch, target in (
         (_Layer(320, 320, 64, 3), 2, 0.75),
         (_Layer(512, 512, 28), 32, 0.9),

@@ -25,6 +25,7 @@ from dmlvk.kernels.convolution.geometry import Geometry, as_it_is, dispatch_of, 
 from dmlvk.kernels.convolution.lanes import depthwise_lanes, lane_registers
 from dmlvk.kernels.convolution.lines import line_terms, lines, lines_bytes, lines_fit
 from dmlvk.kernels.convolution.manifest import InputMode, OutputMode
+from dmlvk.kernels.convolution.patches import patches, patches_bytes, patches_fit
 from dmlvk.kernels.convolution.planes import planes, planes_fit
 from dmlvk.kernels.convolution.rules import (
     CONVOLUTION,
@@ -104,6 +105,8 @@ def _problem_of(desc: ops.Convolution, geometry: Geometry) -> ConvolutionProblem
         planes=planes_fit(desc, geometry),
         line_depth=math.prod(geometry.window[:2]) * line_terms(geometry) if lines_fit(desc, geometry) else 0,
         lines_bytes=lines_bytes(geometry),
+        patches_bytes=patches_bytes(desc, geometry) if patches_fit(desc, geometry) else None,
+        writes_channels=geometry.output_strides[1] == 1,
         winograd_bytes=winograd_bytes(desc, geometry),
         phases=math.prod(geometry.divisor),
         phase_pixels=geometry.output_sizes[0]
@@ -374,6 +377,7 @@ def _moved(launches: tuple[Launch, ...], places: Mapping[Source, int], x: Range,
 
 
 _OF_GEOMETRY: Mapping[str, Callable[[ops.Convolution, Geometry, ConvolutionProblem, Capabilities], Plan]] = {
+    "patches": patches,
     "planes": planes,
     "lines": lines,
     "cooperative": cooperative,

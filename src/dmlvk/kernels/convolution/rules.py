@@ -47,6 +47,8 @@ class ConvolutionProblem:
         line_depth: The terms of all lines of a window, each in whole words, where a cooperative kernel may have such lines,
             else 0.
         lines_bytes: The bytes of an image of such lines.
+        patches_bytes: The bytes of all windows, where they lie side by side; None where they do not.
+        writes_channels: Whether the channels of an output position are neighbours.
         winograd_bytes: The largest range of memory that F(4x4, 3x3) needs; None where it does not compute the problem.
         segment: Inputs along W that a run of 4 outputs reads.
         phases: Where positions are divided, the remainders that they can have, else 1.
@@ -75,6 +77,8 @@ class ConvolutionProblem:
     planes: bool
     line_depth: int
     lines_bytes: int
+    patches_bytes: int | None
+    writes_channels: bool
     winograd_bytes: int | None
     segment: int
     phases: int
@@ -195,6 +199,19 @@ _WINOGRAD_BANDWIDTH = 0.9
 """Share of the memory's bandwidth at which the transforms and products of few channels move them."""
 _DEPTHWISE_OUTPUTS = 4
 """The most outputs of a group for each of which its windows are read again."""
+_PATCH_CHANNELS, _PATCH_PIXELS = 4, 32
+_PATCH_TERMS = 128
+_MATRIX_PATCH_TERMS, _WHOLE_TERMS = (512, 2048), 64
+"""The most channels, the fewest windows and the fewest terms of those that are rows of a product; the fewest and the most by
+matrices, and what they are a multiple of there. H200 (driver 580, 2026-11-30), us so and by the best other rule: 3 channels,
+96 filters of 4x4 over 8x224x224 in float32 20 and 16; 96 channels, 192 filters of 2x2 over 56x56 17 and 12; in float16 3
+channels, 1024 filters of 14x14 over 224x224 15 and 10, 768 of 32x32 13 and 11."""
+_FEW_PHASES = 4
+_PATCH_PRODUCTS = 1 << 28
+_PATCH_COLUMNS = 32
+"""Phases beyond which, multiply-adds from which and columns of the product from which on products are patches by matrices.
+H200 (driver 580, 2026-11-30), 2x2 with strides of 2x2, contiguous channels, us so and in phases: 192 of 24x24 to 192 8.2
+and 6.6, 64 of 128x128 to 32 11.6 and 10.7; in planes 64 of 256x256 to 4 25 and 20."""
 _MOST_PHASES = 64
 """Most remainders that have launches of their own."""
 
@@ -515,7 +532,43 @@ def _parts_are_faster(caps: Capabilities, fields: tuple[Any, ...]) -> bool:
     return tile_choice(problem, caps, split=True).microseconds < _whole_microseconds(problem, caps)
 
 
+def _patches(problem: ConvolutionProblem, caps: Capabilities) -> bool:
+    return problem.patches_bytes is not None and problem.patches_bytes <= caps.storage_buffer_bytes
+
+
+def _patches_pay(problem: ConvolutionProblem, caps: Capabilities) -> bool:
+    if caps.is_cpu:
+        return True
+    has_matrices = cooperative_matrix(caps, "float16", "float32") is not None and matrices_pay(caps, "float16")
+    by_matrices = problem.element_bytes == 2 and has_matrices
+    if problem.divided:
+        if not by_matrices:
+            return not problem.writes_channels
+        copies = not (problem.channels_last and problem.writes_channels)
+        products = problem.pixels * problem.group_outputs * problem.group_channels
+        many = copies or problem.phases > _FEW_PHASES or products >= _PATCH_PRODUCTS
+        return many and problem.group_outputs * problem.taps >= _PATCH_COLUMNS
+    few = problem.group_channels <= _PATCH_CHANNELS and problem.pixels >= _PATCH_PIXELS
+    terms = problem.group_channels * problem.taps
+    least, most = _MATRIX_PATCH_TERMS
+    if by_matrices:
+        return few and least <= terms <= most and terms % _WHOLE_TERMS == 0
+    return few and terms >= _PATCH_TERMS
+
+
 CONVOLUTION = (
+    Rule(
+        "patches",
+        when=_patches_pay,
+        possible=_patches,
+        because="windows side by side, as of a transformer's patches, are rows of a matrix product once they are copied; "
+        "with direction BACKWARD what it makes are such windows of the output. H200 (driver 580, 2026-11-30), us so and by "
+        "the best other rule, float32: 768 filters of 16x16 over 3x224x224 16 and 76, over 32 such images 248 and 818, over "
+        "3x1024x1024 123 and 489; BACKWARD, 2x2 with strides of 2x2 over 8x128x128x128 to 64 305 and 483. float16: "
+        "16x16 over 32x3x224x224, with contiguous channels, 38 and 46; BACKWARD, 4x4 over 96x24x24 to 96 10.5 and 14.2, 2x2 "
+        "over 1024x28x28 to 512 28 and 35. lavapipe (Mesa 22.3, two cores), ms: 192 filters of 16x16 over 3x224x224 6 and "
+        "27; BACKWARD, 4x4 over 32x64x64 to 3 2.5 and 43",
+    ),
     Rule(
         "phases",
         when=_phases_pay,

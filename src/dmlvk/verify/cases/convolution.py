@@ -293,6 +293,33 @@ CASES = (
                 end_padding=(1, 1),
                 fused_activation=ops.ActivationRelu(),
             ),
+            _case("windows side by side", (2, 3, 9, 8), (8, 3, 4, 4), bias=8, quick=True, strides=(4, 4)),
+            _case(
+                "windows side by side, words",
+                (2, 8, 6, 8),
+                (24, 8, 2, 2),
+                strides=(2, 2),
+                fused_activation=ops.ActivationRelu(),
+            ),
+            _case("one window", (3, 5, 4, 3), (6, 5, 4, 3), bias=6),
+            _case("windows side by side, 3-D", (1, 3, 4, 4, 6), (16, 3, 2, 4, 3), bias=16, strides=(2, 4, 3)),
+            _case(
+                *("backward, windows side by side, biased", (2, 8, 3, 5), (8, 6, 4, 4)),
+                bias=6,
+                quick=True,
+                strides=(4, 4),
+                direction=_BACKWARD,
+                fused_activation=ops.ActivationRelu(),
+            ),
+            _case(
+                "backward, windows side by side, words", (1, 16, 3, 4), (16, 8, 2, 2), strides=(2, 2), direction=_BACKWARD
+            ),
+            _case(
+                *("backward, windows side by side, 3-D", (1, 3, 2, 3, 2), (3, 5, 2, 1, 3)),
+                bias=5,
+                strides=(2, 1, 3),
+                direction=_BACKWARD,
+            ),
             _case("backward 1-D", (1, 3, 7), (3, 2, 4), strides=(3,), direction=_BACKWARD),
             _case("backward 3-D", (1, 2, 3, 2, 3), (2, 3, 2, 2, 3), strides=(2, 1, 2), direction=_BACKWARD),
         ),
@@ -313,6 +340,13 @@ CASES = (
                 start_padding=(1, 1),
                 end_padding=(1, 1),
                 fused_activation=ops.ActivationRelu(),
+                layouts=False,
+            ),
+            _case(
+                *("windows side by side", (2, 3, 8, 12), (16, 3, 4, 4)),
+                bias=16,
+                addend=(2, 16, 2, 3),
+                strides=(4, 4),
                 layouts=False,
             ),
             _case(

@@ -85,7 +85,10 @@ def architectures() -> list[Architecture]:
         found += _torchvision()
     if _has("transformers"):
         found += [Architecture(name, "transformers", partial(_transformer, name)) for name in sorted(_TRANSFORMERS)]
-    return [*found, Architecture("unet-float16", _HALVES, partial(_halved, _unet))]
+    half = [
+        Architecture(f"{one.name}-float16", _HALVES, partial(_halved, one.make)) for one in found if one.name in _IN_HALF
+    ]
+    return [*found, *half, Architecture("unet-float16", _HALVES, partial(_halved, _unet))]
 
 
 def _has(package: str) -> bool:
@@ -104,19 +107,21 @@ def _torchvision() -> list[Architecture]:
         "video": models.video,
         "flow": models.optical_flow,
     }
-    single = [
+    return [
         Architecture(name, kind, partial(_vision, name, kind))
         for kind, module in kinds.items()
         for name in models.list_models(module=module)
     ]
-    half = [
-        Architecture(f"{one.name}-float16", _HALVES, partial(_halved, one.make)) for one in single if one.name in _IN_HALF
-    ]
-    return [*single, *half]
 
 
 _HALVES: Final = "float16"
-_IN_HALF: Final = ("resnet50", "vit_b_16", "swin_t", "convnext_tiny", "deeplabv3_resnet50")
+_IN_HALF: Final = (
+    *("resnet50", "densenet121", "efficientnet_b0", "mobilenet_v3_large", "regnet_y_8gf", "vgg16", "convnext_tiny"),
+    *("vit_b_16", "vit_l_16", "swin_t", "maxvit_t", "deeplabv3_resnet50", "r3d_18", "mvit_v2_s"),
+    *("BertModel", "DebertaV2Model", "ModernBertModel", "GPT2LMHeadModel", "LlamaForCausalLM", "MambaForCausalLM"),
+    *("T5Model", "CLIPVisionModel", "Dinov2Model", "DPTForDepthEstimation", "SegformerForSemanticSegmentation"),
+    *("HieraModel", "Swin2SRForImageSuperResolution", "ASTModel", "Wav2Vec2Model", "WhisperModel"),
+)
 _KIND_SIDES: Final = {"classification": 224, "segmentation": 320, "detection": 320, "video": 112, "flow": 128}
 _SIDES: Final = {"inception_v3": 299, "ssd300_vgg16": 300, "s3d": 224, **dict.fromkeys(("mvit_v1_b", "mvit_v2_s"), 224)}
 _FRAMES: Final = dict.fromkeys(("mvit_v1_b", "mvit_v2_s", "s3d"), 16)
@@ -127,6 +132,8 @@ decides which box comes first."""
 _DEVIATION: Final = 3.0
 _MEAN: Final = -2.0
 """Of the scores' logits."""
+_LEAST_DEVIATION: Final = 0.1
+"""Of what is normalized, of its mean."""
 
 
 def _vision(name: str, kind: str) -> tuple[Module, dict[str, Tensor]]:
@@ -170,6 +177,8 @@ def _normalized(model: Module, inputs: dict[str, Tensor]) -> Module:
                     for tensor in inputs.values()
                 )
             )
+        for layer in layers:  # a pooled feature hardly varies, and dividing by that makes roundings the result
+            layer.running_var.copy_(torch.maximum(layer.running_var, _LEAST_DEVIATION**2 * layer.running_mean.square()))
     return model.eval()
 
 

@@ -30,7 +30,7 @@ def export(name: str, exporter: str, folder: pathlib.Path) -> Iterator[dict[str,
     started = time.perf_counter()
     model, inputs = architecture.make()
     tensors = tuple(inputs.values())
-    is_half = any(tensor.dtype is torch.float16 for tensor in tensors)
+    is_half = any(parameter.dtype is torch.float16 for parameter in model.parameters())
     with torch.inference_mode():
         outputs = model.float()(*(own.float() if own.dtype is torch.float16 else own for own in tensors))
     model = model.half() if is_half else model

@@ -55,7 +55,7 @@ of bytes, and convolutions miss with that rung, and so do those of bfloat16. **S
 weights at 0.83 to 0.88 of a copy, by tiles, and their multiply-adds alone take 44 % of the time; eight rows, whose weights
 go straight to registers, read them as fast as a copy. With sixteen the sums leave too few registers for loads: 334 us at
 best of 30 shapes, tiles 289 to 304. **float16 attention** with heads of 128
-reaches 327 to 352 TFLOP/s, and 293 of 2048 causal rows, with the copies of keys and values to their cache in it. Of a
+reaches 329 to 354 TFLOP/s, and 293 of 2048 causal rows, with the copies of keys and values to their cache in it. Of a
 tile of 32 keys a subgroup with 32 rows multiplies 128 times, which is half of what it takes; it reads factors from shared
 memory 44 times, makes 32 exponentials an invocation, which wait for one another, and meets the others at two barriers.
 All 255 registers are taken, so a processor has two workgroups, and a scheduler two subgroups to choose from. With 96
@@ -63,9 +63,9 @@ elements exponentials weigh more (32 for 96 multiplications), and 1152 workgroup
 much is what tiles take beside their keys, and the copies. Of heads of 256 registers hold the sums of 16 rows a subgroup, for
 which it reads all keys and values of a tile: half as many multiplications for what is read. What waits for counters
 instead of barriers, makes a quarter or half of the exponentials of multiply-adds, or reads keys and values from memory
-straight into matrices was no faster. In this run PyTorch's eager calls for 77 and 512 rows took 45 to 68 us, where they
-took 26 to 42 in that of 7d932fa9: by those the bias is at 0.74, and missed. **float32
-attention** with heads of 128 stands at 39 TFLOP/s, PyTorch's at 44. The same loop with nothing but its products, from
+straight into matrices was no faster. PyTorch's eager calls for few rows, of 25 to 55 us here, hold their launches: what is
+compared with those flatters us. **float32 attention** of 512 rows of 64 was at 1.006 in the run of 7b5c607d, and is at
+0.995 in this; with heads of 128 it stands at 39 TFLOP/s, PyTorch's at 44. The same loop with nothing but its products, from
 shared memory, reaches 43 to 45: of 2.03 ms with heads of 64, products alone took 1.59; leaving out the exponentials
 saved 0.17, the loads 0.24, the barriers 0.06. The order of products that made our float32 Gemm faster (its products
 alone 54, with factors from shared memory 52, whole 50) gains 3 % here. Two workgroups fill a processor's registers, and

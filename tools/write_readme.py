@@ -48,7 +48,7 @@ architectures]({zoo}) of torchvision and transformers are right, in {right.right
 DirectML's operators and calls | {webgpu} |
 | PyTorch, CUDA | NVIDIA's GPUs | Python programs, training, the vendor's libraries | \
 other makers' GPUs in the same package | eager: {eager}. As a CUDA graph: {graph}; \
-[later, on an H100]({later}): {later_graph} |
+[later]({later}): {later_graph} |
 | ncnn | processors and Vulkan GPUs, phones too | a small C++ library, networks in its own format | \
 ONNX files as they are | not measured there; `python -m dmlvk bench --against ncnn` does on your device |
 | llama.cpp | processors and most GPUs | language models as GGUF files, weights of few bits, a server | \

@@ -280,7 +280,7 @@ def test_summary() -> None:
     assert list(summary(rows)) == [
         "1 of 2 files are right, of 1 of 2 architectures",
         "eager: 2.00 times our time (geometric mean of 1), 0 faster than we are",
-        "wrong: b dynamo: off 5.0e-01, ONNX Runtime's CPU 1.0e-06, PyTorch's float32 from its float64 2.0e-01",
+        "wrong: b dynamo: off 5.0e-01, ONNX Runtime's CPU 1.0e-06, PyTorch from its float64 2.0e-01",
         "not exported: c dynamo: why",
         "ONNX Runtime refuses it, too: d dynamo: refused",
         "left out: 1 files, check: 9 s were over",
@@ -313,11 +313,12 @@ def test_the_page_has_a_line_for_what_was_timed_beside_some_rivals(
     file.write_text(json.dumps({"machine": machine, "rows": [row, late]}))
     later = tmp_path / "later.json"
     row = row | {"ms": 1.2}
-    later.write_text(json.dumps({"machine": machine | {"commit": "abc"}, "rows": [row, late]}))
+    machine |= {"commit": "abc", "date": "2026-12-01T00:04:13"}
+    later.write_text(json.dumps({"machine": machine, "rows": [row, late]}))
     monkeypatch.setattr(zoo_page, "RESULTS", file)
     monkeypatch.setattr(zoo_page, "LATER", later)
     page = zoo_page.page()
-    assert "commit abc" in page
+    assert "commit abc (a GPU, 1, 2026-12-01)" in page
     assert "| a | video | - | right | 9 | 0 | 2.00 | - | 1.50 | (4.50) | 2.50 |" in page
     assert "| b | video | - | - | - | - | - | - | - | - | - |" in page
     assert "- left out: 1 files, export: 9 s were over" in page

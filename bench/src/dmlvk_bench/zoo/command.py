@@ -342,7 +342,7 @@ def summary(rows: Iterable[Row]) -> Iterable[str]:
 def _how_far(row: Row) -> str:
     """How far a wrong file is off, and how far others are."""
     others = {"ONNX Runtime's CPU": row.get("onnxruntime_difference")}
-    others["PyTorch's float32 from its float64"] = row.get("float64_difference")
+    others["PyTorch from its float64"] = row.get("float64_difference")
     others |= {name: theirs.get("difference") for name, theirs in row.get("rivals", {}).items()}
     known = [f"{name} {difference:.1e}" for name, difference in others.items() if difference is not None]
     return ", ".join([f"off {row['difference']:.1e}", *known])

@@ -37,7 +37,7 @@ Run = Callable[[], Sequence[Array]]
 
 def check(folder: pathlib.Path, device: str | None) -> Iterator[dict[str, Any]]:
     """The row of a file that we run: how far we are off. Where that is too far, how far ONNX Runtime's CPU is with the same
-    file; and of a wrong file, how far PyTorch's float32 is from its float64."""
+    file; and of a wrong file, how far PyTorch is from its float64."""
     row = _Model(folder, device).checked()
     if "from_onnxruntime" in row and not row["right"]:
         with contextlib.suppress(RuntimeError):  # not every network can compute in float64
@@ -148,7 +148,7 @@ class _TorchNetwork:
         self._inputs = list(inputs.values())
 
     def own_difference(self) -> float:
-        """How far PyTorch's results in float32 are from those in float64: where that is much, roundings decide."""
+        """How far PyTorch's results are from those in float64: where that is much, roundings decide."""
         torch = self._torch
         with torch.inference_mode():
             single = [output.numpy() for output in self._network(*self._inputs)]

@@ -1005,6 +1005,21 @@ def test_what_is_constant_runs_once(
     assert not first.times and not second.times and third.times
 
 
+@pytest.mark.parametrize(("entries", "is_attention"), [(65535, True), (65536, False)])
+def test_more_heads_than_workgroups_stay_products(
+    entries: int, is_attention: bool, make_model: Callable[..., onnx.ModelProto]
+) -> None:
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["k"], perm=[0, 2, 1]),
+        helper.make_node("MatMul", ["x", "k"], ["s"]),
+        helper.make_node("Softmax", ["s"], ["p"], axis=-1),
+        helper.make_node("MatMul", ["p", "x"], ["y"]),
+    ]
+    sizes = (entries, 2, 4)
+    steps = Network(load_model(make_model(nodes, {"x": (f32, sizes)}))).trace_whole({"x": sizes}, {}).steps
+    assert (len(steps) == 1) == is_attention
+
+
 @pytest.mark.parametrize("dtype", [f32, f16])
 def test_masked_rows_are_attention_too(
     dtype: type, make: Callable[..., onnx.ModelProto], make_session: Callable[..., InferenceSession]

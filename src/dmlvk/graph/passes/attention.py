@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Sequence, Set
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from dmlvk.graph.passes.copies import same_steps, windows_of
 from dmlvk.graph.passes.layout import elsewhere, moved, seeing, takes_strides
@@ -18,6 +18,9 @@ from dmlvk.spec import ops
 from dmlvk.spec.enums import MatrixTransform
 from dmlvk.spec.schema import fits_float32
 from dmlvk.spec.tensor import TensorDesc
+
+_MOST_HEADS: Final = 65535
+"""The most heads, of all entries, for which any device has workgroups along its second dimension; products need none."""
 
 
 def recognise_attention(graph: StepGraph) -> None:
@@ -112,7 +115,7 @@ def _attention_of(
 
     scores, weights_of = operand(softmax, "input_tensor"), of_heads(weighted.desc.tensor("output_tensor"))
     whole = of_heads(scores.tensor)
-    if whole is None or weights_of is None:
+    if whole is None or weights_of is None or batch * heads > _MOST_HEADS:
         return None
     last = weighted if gathered is None else gathered
     result = _side_by_side(weights_of) if gathered is None else _gathered(gathered, weights_of)

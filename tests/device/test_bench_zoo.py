@@ -6,6 +6,7 @@ import json
 import pathlib
 import sys
 import types
+from typing import Any
 
 import numpy as np
 import onnx
@@ -47,3 +48,26 @@ def test_files_are_checked_and_timed(tmp_path: pathlib.Path, monkeypatch: pytest
     assert main([*words, "--stages", "time", "--rivals", "", "--only", "relu"]) == 0
     (row,) = json.loads(file.read_text())["rows"]
     assert row["right"] and row["ms"] > 0 and row["dispatches"] == 1 and row["rivals"] == {}
+
+
+def test_a_model_of_words_alone_is_exported_in_float16(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its inputs are whole numbers in float16, too: what it is says its weights."""
+    torch = pytest.importorskip("torch")
+    from dmlvk_bench.zoo import architectures, export, worker
+
+    def make() -> tuple[Any, dict[str, Any]]:
+        torch.manual_seed(0)
+        return torch.nn.Sequential(torch.nn.Embedding(10, 64), torch.nn.Linear(64, 64)), {"ids": torch.arange(5)[None]}
+
+    def halved() -> tuple[Any, dict[str, Any]]:
+        model, inputs = architectures._halved(make)
+        return architectures.Flat(model).eval(), inputs
+
+    one = architectures.Architecture("words-float16", "float16", halved)
+    monkeypatch.setattr(export, "architectures", lambda: [one])
+    list(export.export(one.name, "torchscript", tmp_path))
+    graph = onnx.load(tmp_path / "model.onnx").graph
+    assert {tensor.data_type for tensor in graph.initializer} == {TensorProto.FLOAT16}
+    (row,) = worker.check(tmp_path, None)
+    assert row["right"]
+    assert 1e-6 < row["difference"] < worker.HALVES

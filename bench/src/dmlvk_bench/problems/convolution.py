@@ -201,7 +201,7 @@ def _plain(
         function = getattr(torch.nn.functional, f"conv{'_transpose' * transposed}{rank}d")
         return function(x, w, stride=stride, padding=padding)
 
-    for free, least in (((0,), 1), (tuple(range(2, rank + 2)), max(4, stride * (not transposed)))):
+    for free, least in (((0,), 1), (tuple(range(2, rank + 2)), max(4, stride))):
         sizes = scale.fit(sizes, *free, elements=elements, operations=operations, least=least)
     desc = desc_of(sizes)
     tensors = (desc.tensor(field) for field in ("input_tensor", "filter_tensor", "output_tensor"))

@@ -132,8 +132,6 @@ decides which box comes first."""
 _DEVIATION: Final = 3.0
 _MEAN: Final = -2.0
 """Of the scores' logits."""
-_LEAST_DEVIATION: Final = 0.1
-"""Of what is normalized, of its mean."""
 
 
 def _vision(name: str, kind: str) -> tuple[Module, dict[str, Tensor]]:
@@ -177,8 +175,6 @@ def _normalized(model: Module, inputs: dict[str, Tensor]) -> Module:
                     for tensor in inputs.values()
                 )
             )
-        for layer in layers:  # a pooled feature hardly varies, and dividing by that makes roundings the result
-            layer.running_var.copy_(torch.maximum(layer.running_var, _LEAST_DEVIATION**2 * layer.running_mean.square()))
     return model.eval()
 
 

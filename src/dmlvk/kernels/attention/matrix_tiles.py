@@ -110,8 +110,8 @@ _EIGHT_SUBGROUPS = Paces(alone=Pace(2.66, 0.211, 0.949), shared=Pace(2.66, 0.211
 _FOUR_SUBGROUPS = Paces(alone=Pace(1.94, 0.027, 0.735), shared=Pace(1.5, 0.087, 0.531), at_once=3)
 _HALF_THE_KEYS = Paces(alone=Pace(1.95, 0.069, 0.359), shared=Pace(0.89, 0.041, 0.272), at_once=3)
 """H200 (driver 580, 2026-11-30), fitted to 95 ways of 20 problems of 8 to 128 heads with 128 to 4096 rows and 77 to 4096
-keys, of 40 to 128 elements, within 8 % (root of the mean square). Of the ways of 39 problems, 12 of them with a bias and 7
-causal, the one that is chosen took 0.5 % longer than the fastest, geometric mean, and 6 % at most."""
+keys, of 40 to 128 elements, within 8 % (root of the mean square). Of the ways of 30 problems without a bias, 7 of them
+causal, the one that is chosen took 0.4 % longer than the fastest, geometric mean, and 5 % at most."""
 ATTENTION_SHAPES = {
     "fragments": (
         CooperativeShape(4, 2, 64, widest=80, biased=False, paces=_BLOCKS_OF_TWO),

@@ -108,9 +108,10 @@ def _window(indices: Array, sizes: Sequence[int]) -> tuple[int, int] | None:
     starts = list(map(int, numbers[(0,) * length]))
     partial = [axis for axis, (own, size) in enumerate(zip(array, sizes, strict=False)) if own < size]
     axis = partial[0] if partial else 0
-    inside = len(partial) <= 1 and 0 <= starts[axis] <= sizes[axis] - array[axis]
+    if len(partial) > 1 or not 0 <= starts[axis] <= sizes[axis] - array[axis]:
+        return None
     walked = np.moveaxis(np.indices(array), 0, -1) + np.array(starts)
-    return (axis, starts[axis]) if inside and np.array_equal(numbers, walked) else None
+    return (axis, starts[axis]) if np.array_equal(numbers, walked) else None
 
 
 def _with_window(node: Conversion, x: Value, axis: int, start: int, updates: Value) -> Value:

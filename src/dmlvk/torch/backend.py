@@ -24,6 +24,7 @@ from dmlvk.torch.device import install
 from dmlvk.torch.facts import device_nodes, is_foreign
 from dmlvk.torch.fallback import MixedGraph
 from dmlvk.torch.report import note
+from dmlvk.torch.whole import kept_whole
 
 
 class Options(NamedTuple):
@@ -90,14 +91,16 @@ def backend(
     install()
     chosen = Options.of(options)
     compiler = functools.partial(compiled, options=chosen)
-    made: Callable[..., Any] = aot_autograd(
+    traced = aot_autograd(
         fw_compiler=functools.partial(compiler, kind="forward"),
         bw_compiler=functools.partial(compiler, kind="backward"),
         inference_compiler=functools.partial(compiler, kind="inference"),
         decompositions=decompositions(),
         partition_fn=_parted,
         keep_inference_input_mutations=True,
-    )(module, inputs)
+    )
+    with kept_whole():
+        made: Callable[..., Any] = traced(module, inputs)
     return made
 
 

@@ -47,6 +47,7 @@ from dmlvk.torch.memory import (
     to_host,
 )
 from dmlvk.torch.types import stored_as
+from dmlvk.torch.whole import kept_whole
 
 _GENERATOR: Final = "random numbers of a generator are not supported; they follow from torch.manual_seed"
 _TELLS_SIZES: Final = ("Meta", "CompositeImplicitAutograd", "CompositeExplicitAutograd")
@@ -170,7 +171,8 @@ def _traced(function: Callable[..., Any], samples: Sequence[torch.Tensor], opera
 
     whole = torch.func.functionalize(flat, remove="mutations_and_views")
     try:
-        module: fx.GraphModule = make_fx(whole, decomposition_table=decompositions(), tracing_mode="fake")(*samples)
+        with kept_whole():
+            module: fx.GraphModule = make_fx(whole, decomposition_table=decompositions(), tracing_mode="fake")(*samples)
     except (DynamicOutputShapeException, DataDependentOutputException) as error:
         raise UnsupportedError(
             f"no converter for the operators {error.func}: what they make follows from numbers"

@@ -95,7 +95,7 @@ def number_of(expression: Expression, symbols: Symbols) -> int:
     if isinstance(expression, int):
         return expression
     found = sympy_interp(PythonReferenceAnalysis, symbols, expression)
-    number: int = found
+    number: int = int(found) if isinstance(found, sympy.Integer) else found  # what a real number is cut off to
     return number
 
 

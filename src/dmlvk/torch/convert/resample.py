@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from dmlvk.engine.numpy_types import data_type_of
 from dmlvk.engine.values import Value
+from dmlvk.spec import ops
+from dmlvk.spec.enums import AxisDirection, InterpolationMode
 from dmlvk.torch.conversion import Conversion
 from dmlvk.torch.convert.movement import taken
 from dmlvk.torch.convert.pooling import weighed
 from dmlvk.torch.registry import converter
 
+_TYPES: Final = ops.Resample3.fields[0].data_types
+_KEYS: Final = -0.75
+"""The coefficient of PyTorch's cubic kernel."""
 
-def _factors(count: int, given: Sequence[float | None] | None) -> list[float | None]:
-    return [None] * count if given is None else list(given)
+
+def _factors(count: int, given: Sequence[Any]) -> list[float | None]:
+    """The factor of each dimension, None where the sizes say it: given as one list, or one by one."""
+    if len(given) == 1 and (given[0] is None or isinstance(given[0], list | tuple)):
+        given = given[0] or ()
+    return list(given) or [None] * count
 
 
 def _nearest_places(inputs: int, outputs: int, factor: float | None, *, exact: bool) -> np.ndarray[Any, Any]:
@@ -28,18 +39,56 @@ def _nearest_places(inputs: int, outputs: int, factor: float | None, *, exact: b
 
 
 def _nearest(count: int, *, exact: bool) -> Callable[..., Value]:
-    def convert(
-        node: Conversion, x: Value, output_size: Sequence[int] | None, scale_factors: Sequence[float | None] | None
-    ) -> Value:
-        outputs = node.sizes[-count:]
-        for at, factor in enumerate(_factors(count, scale_factors)):
-            axis = x.rank - count + at
-            places = _nearest_places(x.sizes[axis], outputs[at], factor, exact=exact)
-            if len(places) != x.sizes[axis] or (places != np.arange(len(places))).any():
-                x = taken(node, x, node.upload(places), axis)
+    def convert(node: Conversion, x: Value, output_size: Sequence[int] | None, *scales: Any) -> Value:
+        """Each element a whole number of times is one operator; others are taken by their places, a dimension each."""
+        inputs, outputs = x.sizes[-count:], node.sizes[-count:]
+        places = [_nearest_places(*item, exact=exact) for item in zip(inputs, outputs, _factors(count, scales), strict=True)]
+        times = [out // max(size, 1) for size, out in zip(inputs, outputs, strict=True)]
+        is_whole = all(
+            np.array_equal(own, np.arange(len(own)) // max(each, 1)) for own, each in zip(places, times, strict=True)
+        )
+        if is_whole and data_type_of(x.dtype) in _TYPES:
+            return _resampled(node, x, [_Positions(each, 0.0, 0.0) for each in times], InterpolationMode.NEAREST_NEIGHBOR)
+        for axis, own in enumerate(places, x.rank - count):
+            if not np.array_equal(own, np.arange(x.sizes[axis])):
+                x = taken(node, x, node.upload(own), axis)
         return x
 
     return convert
+
+
+class _Positions(NamedTuple):
+    """Where the outputs of a dimension lie: output o at (o - after) / scale - before, as Resample3 has it."""
+
+    scale: float
+    before: float
+    after: float
+
+
+def _linear_positions(inputs: int, outputs: int, factor: float | None, align_corners: bool) -> _Positions:
+    if align_corners:
+        return _Positions((outputs - 1) / (inputs - 1) if outputs > 1 and inputs > 1 else 1.0, 0.0, 0.0)
+    return _Positions(factor or outputs / inputs, 0.5, -0.5)
+
+
+def _resampled(node: Conversion, x: Value, positions: Sequence[_Positions], mode: InterpolationMode) -> Value:
+    """The last dimensions by Resample3, with all before them as one."""
+    if node.sizes == x.sizes and all(own.scale == 1 for own in positions):
+        return x
+    first = _Positions(1.0, 0.0, 0.0)
+    count = len(positions)
+    y = node.launch(
+        ops.Resample3,
+        node.reshape(x, (math.prod(x.sizes[:-count]), *x.sizes[-count:])),
+        output_tensor=node.new((math.prod(x.sizes[:-count]), *node.sizes[-count:]), x.dtype),
+        interpolation_mode=mode,
+        rounding_direction=AxisDirection.DECREASING,
+        scales=tuple(float(own.scale) for own in (first, *positions)),
+        input_pixel_offsets=tuple(own.before for own in (first, *positions)),
+        output_pixel_offsets=tuple(own.after for own in (first, *positions)),
+        antialiased=False,
+    )
+    return node.reshape(y, node.sizes)
 
 
 def _nearest_backward(count: int, *, exact: bool) -> Callable[..., Value]:
@@ -48,11 +97,11 @@ def _nearest_backward(count: int, *, exact: bool) -> Callable[..., Value]:
         gradient: Value,
         output_size: Sequence[int],
         input_size: Sequence[int],
-        *scales: float | None,
+        *scales: Any,
     ) -> Value:
         """What each input has been copied to, added up."""
         matrices = []
-        for at, factor in enumerate(scales or (None,) * count):
+        for at, factor in enumerate(_factors(count, scales)):
             inputs, outputs = input_size[2 + at], output_size[at]
             matrix = np.zeros((inputs, outputs))
             matrix[_nearest_places(inputs, outputs, factor, exact=exact), np.arange(outputs)] = 1
@@ -78,21 +127,52 @@ def _linear_matrix(inputs: int, outputs: int, factor: float | None, align_corner
     return matrix
 
 
+def _cubic_matrix(inputs: int, outputs: int, factor: float | None, align_corners: bool) -> np.ndarray[Any, Any]:
+    """A row an output with the weights of the four inputs around it, by Keys' kernel; those outside are the edge's."""
+    scale, before, after = _linear_positions(inputs, outputs, factor, align_corners)
+    positions = (np.arange(outputs) - after) / scale - before if outputs > 1 or not align_corners else np.zeros(1)
+    first = np.floor(positions).astype(int)
+    matrix = np.zeros((outputs, inputs))
+    for step in range(-1, 3):
+        away = np.abs(positions - (first + step))
+        near = ((_KEYS + 2) * away - (_KEYS + 3)) * away**2 + 1
+        far = ((away - 5) * away + 8) * away * _KEYS - 4 * _KEYS
+        np.add.at(matrix, (np.arange(outputs), np.clip(first + step, 0, inputs - 1)), np.where(away <= 1, near, far))
+    return matrix
+
+
 def _linear(count: int) -> Callable[..., Value]:
-    def convert(
-        node: Conversion,
-        x: Value,
-        output_size: Sequence[int] | None,
-        align_corners: bool,
-        scale_factors: Sequence[float | None] | None,
-    ) -> Value:
-        """A product with a matrix of weights a dimension."""
+    def convert(node: Conversion, x: Value, output_size: Sequence[int] | None, align_corners: bool, *scales: Any) -> Value:
         if x.dtype.kind != "f":
             raise node.unsupported(f"interpolation of {x.dtype} is not supported, only of floating-point types")
-        sizes = zip(x.sizes[-count:], node.sizes[-count:], _factors(count, scale_factors), strict=True)
-        return weighed(node, x, [_linear_matrix(*item, align_corners) for item in sizes])
+        sizes = list(zip(x.sizes[-count:], node.sizes[-count:], _factors(count, scales), strict=True))
+        if data_type_of(x.dtype) not in _TYPES:
+            return weighed(node, x, [_linear_matrix(*item, align_corners) for item in sizes])
+        return _resampled(node, x, [_linear_positions(*item, align_corners) for item in sizes], InterpolationMode.LINEAR)
 
     return convert
+
+
+@converter("aten.upsample_bicubic2d.vec", "aten.upsample_bicubic2d.default")
+def cubic(node: Conversion, x: Value, output_size: Sequence[int] | None, align_corners: bool, *scales: Any) -> Value:
+    """A product with a matrix of weights a dimension."""
+    if x.dtype.kind != "f":
+        raise node.unsupported(f"interpolation of {x.dtype} is not supported, only of floating-point types")
+    sizes = zip(x.sizes[-2:], node.sizes[-2:], _factors(2, scales), strict=True)
+    return weighed(node, x, [_cubic_matrix(*item, align_corners) for item in sizes])
+
+
+@converter("aten.upsample_bicubic2d_backward.default")
+def cubic_backward(
+    node: Conversion,
+    gradient: Value,
+    output_size: Sequence[int],
+    input_size: Sequence[int],
+    align_corners: bool,
+    *scales: Any,
+) -> Value:
+    sizes = zip(input_size[2:], output_size, _factors(2, scales), strict=True)
+    return weighed(node, gradient, [_cubic_matrix(*item, align_corners).T for item in sizes])
 
 
 def _linear_backward(count: int) -> Callable[..., Value]:
@@ -102,18 +182,17 @@ def _linear_backward(count: int) -> Callable[..., Value]:
         output_size: Sequence[int],
         input_size: Sequence[int],
         align_corners: bool,
-        *scales: float | None,
+        *scales: Any,
     ) -> Value:
-        sizes = zip(input_size[2:], output_size, scales or (None,) * count, strict=True)
+        sizes = zip(input_size[2:], output_size, _factors(count, scales), strict=True)
         return weighed(node, gradient, [_linear_matrix(*item, align_corners).T for item in sizes])
 
     return convert
 
 
 for _count, _name in ((1, "linear1d"), (2, "bilinear2d"), (3, "trilinear3d")):
-    converter(f"aten.upsample_{_name}.vec")(_linear(_count))
+    converter(f"aten.upsample_{_name}.vec", f"aten.upsample_{_name}.default")(_linear(_count))
     converter(f"aten.upsample_{_name}_backward.default")(_linear_backward(_count))
-    converter(f"aten.upsample_nearest{_count}d.vec", moves=True)(_nearest(_count, exact=False))
-    converter(f"aten._upsample_nearest_exact{_count}d.vec", moves=True)(_nearest(_count, exact=True))
-    converter(f"aten.upsample_nearest{_count}d_backward.default")(_nearest_backward(_count, exact=False))
-    converter(f"aten._upsample_nearest_exact{_count}d_backward.default")(_nearest_backward(_count, exact=True))
+    for _name, _exact in ((f"upsample_nearest{_count}d", False), (f"_upsample_nearest_exact{_count}d", True)):
+        converter(f"aten.{_name}.vec", f"aten.{_name}.default", moves=True)(_nearest(_count, exact=_exact))
+        converter(f"aten.{_name}_backward.default")(_nearest_backward(_count, exact=_exact))

@@ -49,3 +49,17 @@ def test_what_is_read_afterwards_is_not_overwritten() -> None:
     writes = [index for index, step in enumerate(found.steps) if found.inputs["x_1"].storage in step.outputs]
     reads = [index for index, step in enumerate(found.steps) if found.inputs["x_1"].storage in step.inputs]
     assert writes and max(reads) < min(writes)
+
+
+def test_places_that_follow_from_no_input_are_computed_once() -> None:
+    """PyTorch takes a roll apart into elements at places, which it counts from 0."""
+    found = trace(lambda x: [torch.roll(x, 3, 0) * 2], torch.ones(64))
+    filled = [step for step in found.steps if not step.inputs]
+    assert filled
+    assert all(step.runs_once for step in filled)
+    assert sum(not step.runs_once for step in found.steps) <= 2
+
+
+def test_large_fills_take_no_memory_between_runs() -> None:
+    found = trace(lambda x: [torch.zeros(1 << 20).index_add(0, torch.arange(4), x)], torch.ones(4))
+    assert [step.runs_once for step in found.steps if not step.inputs and step.outputs[0].nbytes > 1 << 20] == [False]

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Final
 
 from dmlvk.graph.step import Step, Storage
 from dmlvk.graph.step_graph import StepGraph
 from dmlvk.spec.size import is_symbolic
 
+_KEPT_FILLS: Final = 1 << 20
+"""So many bytes a step may fill that reads nothing, to be worth memory for as long as the graph lives: the places and
+numbers that others compute with. Larger ones are mostly zeros to which something is added, and cost less than what adds."""
+
 
 def run_constants_once(graph: StepGraph) -> None:
-    """A step that reads only constants, inputs that are OWNED_BY_DML and what such steps compute runs once, on the device.
+    """A step that reads only constants, inputs that are OWNED_BY_DML and what such steps compute runs once, on the device;
+    so does one that reads nothing and fills little.
 
     Not one whose result the caller reads, who wants it written in every run.
     """
@@ -35,4 +41,4 @@ def _is_constant(graph: StepGraph, step: Step, known: set[Storage]) -> bool:
         for storage, slot in zip(step.inputs, step.desc.input_slots(), strict=True)
         if storage is not None
     ]
-    return bool(read) and all(read)
+    return all(read) and (bool(read) or sum(storage.nbytes for storage in step.written()) <= _KEPT_FILLS)

@@ -26,7 +26,7 @@ from dmlvk.engine.transfer import tensor_bytes
 from dmlvk.runtime.device import ComputeDevice
 from dmlvk.spec.errors import UnsupportedError
 from dmlvk.spec.tensor import packed_strides
-from dmlvk.torch import autocast, backward, keeping
+from dmlvk.torch import autocast, backward, keeping, recurrent
 from dmlvk.torch.attention import attention
 from dmlvk.torch.calls import DeviceGraph
 from dmlvk.torch.composites import composites
@@ -373,4 +373,4 @@ def install() -> tuple[torch.library.Library, ...]:
             own.impl(target, function, "Meta")
     keeping.install()
     backward.install()
-    return own, rest, *autocast.install()
+    return own, rest, *recurrent.install(), *autocast.install()

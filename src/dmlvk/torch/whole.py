@@ -19,7 +19,8 @@ from torch._C import DispatchKey
 from dmlvk.torch.registry import ROWS
 
 _TAKING_APART: Final = (DispatchKey.CompositeImplicitAutograd, DispatchKey.Autograd)
-_lock: Final = threading.RLock()
+_lock: Final = threading.Lock()
+_tracing = 0
 
 
 def _sized(
@@ -42,7 +43,7 @@ def _empty_gradient(gradient: Tensor, output_size: Sequence[Any], input_size: Se
 
 @functools.cache
 def _functions() -> tuple[tuple[Any, dict[DispatchKey, Any]], ...]:
-    """The operators that have a row and such functions, and what takes their place."""
+    """The operators that have a row and such functions, and what takes their place; while it does, what was there."""
     found = []
     for name in dict.fromkeys(row.split(".")[1] for row in ROWS if "upsample" in row):
         packet = getattr(torch.ops.aten, name)
@@ -61,18 +62,25 @@ def _functions() -> tuple[tuple[Any, dict[DispatchKey, Any]], ...]:
 
 @contextlib.contextmanager
 def kept_whole() -> Iterator[None]:
-    """In place of those functions PyTorch's dispatcher has the operators and the gradients of its own kernels."""
+    """In place of those functions PyTorch's dispatcher has the operators and the gradients of its own kernels: for the whole
+    process, until the last of those that trace has done so. They may be several threads, and wait for one another."""
+    _count(1)
+    try:
+        yield
+    finally:
+        _count(-1)
+
+
+def _count(change: int) -> None:
+    """Counts those that trace, and exchanges the functions with the first and after the last."""
+    global _tracing
     with _lock:
-        before = [(operator, dict(operator.py_kernels)) for operator, _ in _functions()]
-        _exchange(_functions())
-        try:
-            yield
-        finally:
-            _exchange(before)
-
-
-def _exchange(kernels: Sequence[tuple[Any, dict[DispatchKey, Any]]]) -> None:
-    for operator, own in kernels:
-        operator.py_kernels.clear()
-        operator.py_kernels.update(own)
-        operator._dispatch_cache.clear()
+        before, _tracing = _tracing, _tracing + change
+        if 0 in (before, _tracing):
+            for operator, kernels in _functions():
+                own = dict(operator.py_kernels)
+                operator.py_kernels.clear()
+                operator.py_kernels.update(kernels)
+                operator._dispatch_cache.clear()
+                kernels.clear()
+                kernels.update(own)

@@ -90,7 +90,8 @@ def test_cells(make: Any) -> None:
     assert_close(torch.compile(cell, backend=dmlvk.torch.backend)(x.to("dmlvk")), wanted)
 
 
-def test_a_compiled_network_may_have_one() -> None:
+@pytest.mark.parametrize("dynamic", [False, True], ids=["fixed", "dynamic"])
+def test_a_compiled_network_may_have_one(dynamic: bool) -> None:
     class Net(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -107,5 +108,5 @@ def test_a_compiled_network_may_have_one() -> None:
         assert_close(torch.compile(model, backend=dmlvk.torch.backend)(x.to("dmlvk")), wanted)
         torch.compiler.reset()
         with torch._dynamo.config.patch(allow_rnn=True):
-            whole = torch.compile(model, backend=dmlvk.torch.backend, fullgraph=True)
+            whole = torch.compile(model, backend=dmlvk.torch.backend, fullgraph=True, dynamic=dynamic)
             assert_close(whole(x.to("dmlvk")), wanted)

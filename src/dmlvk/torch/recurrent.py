@@ -26,7 +26,8 @@ def _is_one_operator(input: Tensor, states: Sequence[Tensor], params: Sequence[T
     given = (input, *states, *params)
     needs_gradients = torch.is_grad_enabled() and any(own.requires_grad for own in given)
     is_plain = len({own.dtype for own in given}) == 1 and input.dtype in _TYPES and input.dim() == 3 and input.numel() > 0
-    return is_plain and not needs_gradients and not dropped and len({own.shape for own in states}) == 1
+    are_alike = all(own.shape == states[0].shape for own in states)
+    return is_plain and are_alike and not needs_gradients and not dropped
 
 
 def _lstm(

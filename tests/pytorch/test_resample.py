@@ -97,6 +97,17 @@ def test_other_types(mode: str, dtype: torch.dtype) -> None:
     assert (compiled(x).double() - exact).abs().max() <= allowed
 
 
+@pytest.mark.parametrize("mode", ["nearest", "bilinear"])
+def test_the_gradient_of_an_image_is_one_operator(mode: str) -> None:
+    """And no products with matrices, whose work grows with the square of a side."""
+    torch.compiler.reset()
+    x = torch.randn(1, 2, 4, 4, generator=torch.manual_seed(0)).to("dmlvk").requires_grad_()
+    y = torch.compile(lambda x: interpolate(x, scale_factor=2, mode=mode), backend=dmlvk.torch.backend)(x)
+    y.backward(torch.randn(1, 2, 8, 8).to("dmlvk"))
+    newest = dmlvk.torch.report().graphs[-1]
+    assert (newest.kind, newest.dispatches) == ("backward", 1)
+
+
 def test_without_a_graph_an_image_is_one_operator_as_well() -> None:
     x = torch.randn(1, 2, 4, 4, generator=torch.manual_seed(0), requires_grad=True)
     own = x.detach().to("dmlvk").requires_grad_()

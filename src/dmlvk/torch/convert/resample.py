@@ -12,6 +12,7 @@ from dmlvk.engine.numpy_types import data_type_of
 from dmlvk.engine.values import Value
 from dmlvk.spec import ops
 from dmlvk.spec.enums import AxisDirection, InterpolationMode
+from dmlvk.spec.schema import FLOATS
 from dmlvk.torch.conversion import Conversion
 from dmlvk.torch.convert.movement import taken
 from dmlvk.torch.convert.pooling import weighed
@@ -43,12 +44,9 @@ def _nearest(count: int, *, exact: bool) -> Callable[..., Value]:
         """Each element a whole number of times is one operator; others are taken by their places, a dimension each."""
         inputs, outputs = x.sizes[-count:], node.sizes[-count:]
         places = [_nearest_places(*item, exact=exact) for item in zip(inputs, outputs, _factors(count, scales), strict=True)]
-        times = [out // max(size, 1) for size, out in zip(inputs, outputs, strict=True)]
-        is_whole = all(
-            np.array_equal(own, np.arange(len(own)) // max(each, 1)) for own, each in zip(places, times, strict=True)
-        )
-        if is_whole and data_type_of(x.dtype) in _TYPES:
-            return _resampled(node, x, [_Positions(each, 0.0, 0.0) for each in times], InterpolationMode.NEAREST_NEIGHBOR)
+        whole = _whole_times(places, inputs, outputs)
+        if whole is not None and data_type_of(x.dtype) in _TYPES:
+            return _resampled(node, x, whole, InterpolationMode.NEAREST_NEIGHBOR)
         for axis, own in enumerate(places, x.rank - count):
             if not np.array_equal(own, np.arange(x.sizes[axis])):
                 x = taken(node, x, node.upload(own), axis)
@@ -71,24 +69,45 @@ def _linear_positions(inputs: int, outputs: int, factor: float | None, align_cor
     return _Positions(factor or outputs / inputs, 0.5, -0.5)
 
 
-def _resampled(node: Conversion, x: Value, positions: Sequence[_Positions], mode: InterpolationMode) -> Value:
-    """The last dimensions by Resample3, with all before them as one."""
+def _resampled(
+    node: Conversion, x: Value, positions: Sequence[_Positions], mode: InterpolationMode, *, back: bool = False
+) -> Value:
+    """The last dimensions by one operator, with all before them as one.
+
+    Args:
+        node: The node.
+        x: The image, or with ``back`` the gradient of what is made of it.
+        positions: Those of each of the dimensions.
+        mode: Its interpolation.
+        back: Whether the gradient of the image is wanted.
+    """
     if node.sizes == x.sizes and all(own.scale == 1 for own in positions):
         return x
-    first = _Positions(1.0, 0.0, 0.0)
-    count = len(positions)
-    y = node.launch(
-        ops.Resample3,
-        node.reshape(x, (math.prod(x.sizes[:-count]), *x.sizes[-count:])),
-        output_tensor=node.new((math.prod(x.sizes[:-count]), *node.sizes[-count:]), x.dtype),
+    count, others = len(positions), math.prod(x.sizes[: -len(positions)])
+    all_positions = (_Positions(1.0, 0.0, 0.0), *positions)
+    y = node.new((others, *node.sizes[-count:]), x.dtype)
+    own: dict[str, Any] = {"output_gradient_tensor": y} if back else {"output_tensor": y, "antialiased": False}
+    node.launch(
+        ops.ResampleGrad1 if back else ops.Resample3,
+        node.reshape(x, (others, *x.sizes[-count:])),
         interpolation_mode=mode,
         rounding_direction=AxisDirection.DECREASING,
-        scales=tuple(float(own.scale) for own in (first, *positions)),
-        input_pixel_offsets=tuple(own.before for own in (first, *positions)),
-        output_pixel_offsets=tuple(own.after for own in (first, *positions)),
-        antialiased=False,
+        scales=tuple(float(item.scale) for item in all_positions),
+        input_pixel_offsets=tuple(item.before for item in all_positions),
+        output_pixel_offsets=tuple(item.after for item in all_positions),
+        **own,
     )
     return node.reshape(y, node.sizes)
+
+
+def _whole_times(
+    places: Sequence[np.ndarray[Any, Any]], inputs: Sequence[int], outputs: Sequence[int]
+) -> list[_Positions] | None:
+    """The positions where each element stands a whole number of times, one after the other; else None."""
+    times = [max(out // max(size, 1), 1) for size, out in zip(inputs, outputs, strict=True)]
+    if all(np.array_equal(own, np.arange(len(own)) // each) for own, each in zip(places, times, strict=True)):
+        return [_Positions(each, 0.0, 0.0) for each in times]
+    return None
 
 
 def _nearest_backward(count: int, *, exact: bool) -> Callable[..., Value]:
@@ -100,12 +119,15 @@ def _nearest_backward(count: int, *, exact: bool) -> Callable[..., Value]:
         *scales: Any,
     ) -> Value:
         """What each input has been copied to, added up."""
-        matrices = []
-        for at, factor in enumerate(_factors(count, scales)):
-            inputs, outputs = input_size[2 + at], output_size[at]
-            matrix = np.zeros((inputs, outputs))
-            matrix[_nearest_places(inputs, outputs, factor, exact=exact), np.arange(outputs)] = 1
-            matrices.append(matrix)
+        inputs = input_size[2:]
+        sizes = zip(inputs, output_size, _factors(count, scales), strict=True)
+        places = [_nearest_places(*item, exact=exact) for item in sizes]
+        whole = _whole_times(places, inputs, output_size)
+        if whole is not None and data_type_of(gradient.dtype) in FLOATS:
+            return _resampled(node, gradient, whole, InterpolationMode.NEAREST_NEIGHBOR, back=True)
+        matrices = [np.zeros((size, len(own))) for size, own in zip(inputs, places, strict=True)]
+        for matrix, own in zip(matrices, places, strict=True):
+            matrix[own, np.arange(len(own))] = 1
         return weighed(node, gradient, matrices)
 
     return convert
@@ -184,8 +206,11 @@ def _linear_backward(count: int) -> Callable[..., Value]:
         align_corners: bool,
         *scales: Any,
     ) -> Value:
-        sizes = zip(input_size[2:], output_size, _factors(count, scales), strict=True)
-        return weighed(node, gradient, [_linear_matrix(*item, align_corners).T for item in sizes])
+        sizes = list(zip(input_size[2:], output_size, _factors(count, scales), strict=True))
+        if data_type_of(gradient.dtype) not in FLOATS:
+            return weighed(node, gradient, [_linear_matrix(*item, align_corners).T for item in sizes])
+        positions = [_linear_positions(*item, align_corners) for item in sizes]
+        return _resampled(node, gradient, positions, InterpolationMode.LINEAR, back=True)
 
     return convert
 

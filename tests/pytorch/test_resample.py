@@ -108,6 +108,12 @@ def test_the_gradient_of_an_image_is_one_operator(mode: str) -> None:
     assert (newest.kind, newest.dispatches) == ("backward", 1)
 
 
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+def test_no_images_are_none_afterwards(mode: str) -> None:
+    compiled = torch.compile(lambda x: interpolate(x, scale_factor=2, mode=mode), backend=dmlvk.torch.backend)
+    assert compiled(torch.ones(0, 3, 4, 4)).shape == (0, 3, 8, 8)
+
+
 def test_without_a_graph_an_image_is_one_operator_as_well() -> None:
     x = torch.randn(1, 2, 4, 4, generator=torch.manual_seed(0), requires_grad=True)
     own = x.detach().to("dmlvk").requires_grad_()

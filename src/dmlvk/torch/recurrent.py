@@ -7,6 +7,7 @@ gradients, and single cells, are the operators that PyTorch's documentation writ
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -30,9 +31,10 @@ def _is_one_operator(input: Tensor, states: Sequence[Tensor], params: Sequence[T
     return is_plain and are_alike and not needs_gradients and not dropped
 
 
-def _lstm(
+def _sequence(
+    name: str,
     input: Tensor,
-    hx: Sequence[Tensor],
+    hx: Tensor | Sequence[Tensor],
     params: Sequence[Tensor],
     has_biases: bool,
     num_layers: int,
@@ -41,29 +43,13 @@ def _lstm(
     bidirectional: bool,
     batch_first: bool,
 ) -> Any:
-    if _is_one_operator(input, hx, params, dropout > 0 and train):
-        return torch.ops.dmlvk.lstm(input, hx, params, has_biases, num_layers, bidirectional, batch_first)
-    return torch.ops.aten.lstm.input.decompose(
-        input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first
-    )
-
-
-def _gru(
-    input: Tensor,
-    hx: Tensor,
-    params: Sequence[Tensor],
-    has_biases: bool,
-    num_layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-    batch_first: bool,
-) -> Any:
-    if _is_one_operator(input, [hx], params, dropout > 0 and train):
-        return torch.ops.dmlvk.gru(input, [hx], params, has_biases, num_layers, bidirectional, batch_first)
-    return torch.ops.aten.gru.input.decompose(
-        input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first
-    )
+    """PyTorch's operator of a name, whose one state is a tensor, and whose several are a list."""
+    states = [hx] if isinstance(hx, Tensor) else hx
+    if _is_one_operator(input, states, params, dropout > 0 and train):
+        own = getattr(torch.ops.dmlvk, name)
+        return own(input, states, params, has_biases, num_layers, bidirectional, batch_first)
+    taken_apart = getattr(torch.ops.aten, name).input.decompose
+    return taken_apart(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)
 
 
 def _lstm_cell(
@@ -114,8 +100,8 @@ def install() -> tuple[torch.library.Library, ...]:
     defined.impl("lstm", _made(2), "Meta")
     defined.impl("gru", _made(1), "Meta")
     functions = {
-        "lstm.input": _lstm,
-        "gru.input": _gru,
+        "lstm.input": functools.partial(_sequence, "lstm"),
+        "gru.input": functools.partial(_sequence, "gru"),
         "lstm.data": torch.ops.aten.lstm.data.decompose,
         "gru.data": torch.ops.aten.gru.data.decompose,
         "lstm_cell": _lstm_cell,

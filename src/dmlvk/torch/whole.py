@@ -27,8 +27,8 @@ def _sized(
     operator: Any, taken_apart: Callable[..., Any], x: Tensor, output_size: Sequence[Any] | None, *options: Any
 ) -> Any:
     """The overload that takes sizes or factors, as a list each, by the one that takes both. Whole numbers that are
-    interpolated have no operator."""
-    if not (x.is_floating_point() or "nearest" in operator.name()):
+    interpolated have no operator, and where there are no images PyTorch's own check of it fails."""
+    if x.numel() == 0 or not (x.is_floating_point() or "nearest" in operator.name()):
         return taken_apart(x, output_size, *options)
     factors = [None if factor is None else float(factor) for factor in options[-1] or [None] * (x.dim() - 2)]
     if output_size is None:
